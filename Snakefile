@@ -1,0 +1,56 @@
+# Assize: grade a coding-benchmark study so that every number can be defended.
+#
+#   snakemake --profile profiles/local                                       the default study, config/study.yaml
+#   snakemake --profile profiles/slurm --configfile config/studies/X.yaml    another one, on a cluster
+#   snakemake --profile profiles/slurm results/<study>/episodes/<benchmark>/<condition>/<instance>/<repeat>/grade.json
+#
+# Everything lands in results/<study>/: study.json (what is planned, with all pins), calibration/, admission/,
+# episodes/, census/ (census.json, grades.csv) and logs/.
+
+import sys
+
+from snakemake.utils import min_version
+
+min_version("9.0")
+sys.path.insert(0, f"{workflow.basedir}/scripts")
+
+from assize.workflow import freeze_options, open_study
+
+if not workflow.overwrite_configfiles:
+
+    configfile: "config/study.yaml"
+
+
+# Checked whole before anything runs; a job on another node reads what was frozen.
+STUDY = open_study(workflow, config)
+
+
+wildcard_constraints:
+    study=STUDY.name,
+    benchmark="|".join(STUDY.benchmarks),
+    condition="[^/]+",
+    instance="[^/]+",
+    repeat="[0-9]+",
+    repetition="[0-9]+",
+    sha256="[0-9a-f]{64}",
+
+
+localrules:
+    all,
+    freeze,
+    stage,
+    admit,
+    census,
+
+
+rule all:
+    input:
+        f"results/{STUDY.name}/census/census.json",
+
+
+include: "rules/freeze.smk"
+include: "rules/stage.smk"
+include: "rules/calibrate.smk"
+include: "rules/episode.smk"
+include: "rules/grade.smk"
+include: "rules/census.smk"

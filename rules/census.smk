@@ -1,0 +1,18 @@
+# Every planned episode is one row.
+
+
+rule census:
+    input:
+        study=ancient("results/{study}/study.json"),
+        grades=STUDY.grades(),
+    output:
+        record="results/{study}/census/census.json",
+        rows="results/{study}/census/grades.csv",
+    log:
+        "results/{study}/logs/census.log",
+    conda:
+        "../envs/assize.yaml"
+    params:
+        digest=STUDY.digest,
+    shell:
+        "python scripts/census.py --study {input.study} > {log} 2>&1"

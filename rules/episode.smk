@@ -1,0 +1,69 @@
+# One episode up to its snapshot. The three steps are one group: what prepare lays out may live on one node only.
+
+
+rule prepare:
+    input:
+        study=ancient("results/{study}/study.json"),
+        # By order, not by time: the terms bind the gate, and admitting one more instance must rerun nothing.
+        admission=ancient("results/{study}/admission/{benchmark}.json"),
+        data=lambda wildcards: ancient(STUDY.staged(wildcards.benchmark)),
+    output:
+        "results/{study}/episodes/{benchmark}/{condition}/{instance}/{repeat}/prepared.json",
+    log:
+        "results/{study}/logs/episodes/{benchmark}/{condition}/{instance}/{repeat}/prepare.log",
+    group:
+        "episode"
+    conda:
+        "../envs/assize.yaml"
+    resources:
+        attempt=lambda wildcards, attempt: STUDY.attempt(attempt),
+    params:
+        terms=lambda wildcards: STUDY.terms_digest(wildcards.benchmark),
+        work=lambda wildcards: STUDY.work_digest(
+            wildcards.benchmark, wildcards.condition, wildcards.instance
+        ),
+    shell:
+        "python scripts/{wildcards.benchmark}_adapter.py prepare --study {input.study}"
+        " --episode {wildcards.condition}/{wildcards.instance}/{wildcards.repeat}"
+        " --attempt {resources.attempt} > {log} 2>&1"
+
+
+rule solve:
+    input:
+        study=ancient("results/{study}/study.json"),
+        prepared="results/{study}/episodes/{benchmark}/{condition}/{instance}/{repeat}/prepared.json",
+    output:
+        "results/{study}/episodes/{benchmark}/{condition}/{instance}/{repeat}/solved.json",
+    log:
+        "results/{study}/logs/episodes/{benchmark}/{condition}/{instance}/{repeat}/solve.log",
+    group:
+        "episode"
+    conda:
+        "../envs/assize.yaml"
+    resources:
+        attempt=lambda wildcards, attempt: STUDY.attempt(attempt),
+    shell:
+        "python scripts/{wildcards.benchmark}_adapter.py solve --study {input.study}"
+        " --episode {wildcards.condition}/{wildcards.instance}/{wildcards.repeat}"
+        " --attempt {resources.attempt} > {log} 2>&1"
+
+
+rule snapshot:
+    input:
+        study=ancient("results/{study}/study.json"),
+        solved="results/{study}/episodes/{benchmark}/{condition}/{instance}/{repeat}/solved.json",
+    output:
+        archive="results/{study}/episodes/{benchmark}/{condition}/{instance}/{repeat}/submission.tar.gz",
+        record="results/{study}/episodes/{benchmark}/{condition}/{instance}/{repeat}/snapshot.json",
+    log:
+        "results/{study}/logs/episodes/{benchmark}/{condition}/{instance}/{repeat}/snapshot.log",
+    group:
+        "episode"
+    conda:
+        "../envs/assize.yaml"
+    resources:
+        attempt=lambda wildcards, attempt: STUDY.attempt(attempt),
+    shell:
+        "python scripts/{wildcards.benchmark}_adapter.py snapshot --study {input.study}"
+        " --episode {wildcards.condition}/{wildcards.instance}/{wildcards.repeat}"
+        " --attempt {resources.attempt} > {log} 2>&1"

@@ -1,0 +1,30 @@
+# Judge one snapshot. Every evaluator of a study has the same allocation; small grades share a Slurm job (a group).
+
+
+rule grade:
+    input:
+        study=ancient("results/{study}/study.json"),
+        # By order, not by time: the terms bind the gate, and admitting one more instance must rerun nothing.
+        admission=ancient("results/{study}/admission/{benchmark}.json"),
+        data=lambda wildcards: ancient(STUDY.staged(wildcards.benchmark)),
+        archive="results/{study}/episodes/{benchmark}/{condition}/{instance}/{repeat}/submission.tar.gz",
+        record="results/{study}/episodes/{benchmark}/{condition}/{instance}/{repeat}/snapshot.json",
+    output:
+        "results/{study}/episodes/{benchmark}/{condition}/{instance}/{repeat}/grade.json",
+    log:
+        "results/{study}/logs/episodes/{benchmark}/{condition}/{instance}/{repeat}/grade.log",
+    group:
+        "grade"
+    conda:
+        "../envs/assize.yaml"
+    threads: lambda wildcards: STUDY.cpus(wildcards.benchmark)
+    resources:
+        mem_mb=lambda wildcards: STUDY.memory_mb(wildcards.benchmark),
+        attempt=lambda wildcards, attempt: STUDY.attempt(attempt),
+    params:
+        terms=lambda wildcards: STUDY.terms_digest(wildcards.benchmark),
+        options=lambda wildcards: STUDY.options(wildcards.benchmark),
+    shell:
+        "python scripts/{wildcards.benchmark}_adapter.py {params.options} grade --study {input.study}"
+        " --episode {wildcards.condition}/{wildcards.instance}/{wildcards.repeat}"
+        " --attempt {resources.attempt} > {log} 2>&1"

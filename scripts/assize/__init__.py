@@ -1,0 +1,1 @@
+"""The library that the commands in ``scripts/`` share. It knows nothing of Snakemake."""

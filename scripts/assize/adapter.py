@@ -1,0 +1,382 @@
+"""The court's procedure, the same for every benchmark: verbs in, records out.
+
+A benchmark decides what its verbs mean; this module decides what is written, when the gate is asked, and what becomes
+of an infrastructure failure.
+"""
+
+import gzip
+import re
+import shutil
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from assize import admission, resources
+from assize.benchmarks import Benchmark
+from assize.cli import Parser, log
+from assize.errors import InfrastructureError, UsageError
+from assize.records import digest, read_record, sha256_file, write_atomic, write_record
+from assize.study import RESOURCE_MODES, Episode, Study, memory_mb
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a verb may know: the study, the terms in force, and which attempt this is."""
+
+    benchmark: Benchmark
+    study: Study
+    engine: str | None = None
+    attempt: int = 1
+    attempts: int | None = None
+
+    @property
+    def terms(self) -> dict:
+        return self.study.benchmarks[self.benchmark.name]["terms"]
+
+    @property
+    def terms_digest(self) -> str:
+        return self.study.terms_digest(self.benchmark.name)
+
+    @property
+    def last_attempt(self) -> bool:
+        """Only the workflow says how many attempts there are; a person who runs a verb wants to see the error."""
+        return self.attempts is not None and self.attempt >= self.attempts
+
+    def lane(self, image: str | None = None):
+        """The study's lane, open; ``image`` of a task comes before the study's."""
+        from assize.sandbox import open_lane
+
+        sandbox = self.terms["sandbox"]
+        options = {"read_only_paths": sandbox.get("read_only_paths", ())}
+        if self.terms["resource_mode"] == "container":
+            allocation = self.terms["allocation"]
+            options["engine_limits"] = {"cpus": allocation["cpus"], "memory_mb": memory_mb(allocation["memory"])}
+        return open_lane(sandbox["lane"], image or sandbox.get("image"), self.engine or sandbox.get("engine"), options)
+
+
+def _header(context: Context, kind: str, episode: Episode) -> dict:
+    return {"schema": f"assize.{kind}/1", "episode": episode.as_json(), "terms_digest": context.terms_digest}
+
+
+def _or_void(context: Context, work):
+    """The body that ``work()`` returns; on the last attempt, an infrastructure failure becomes a void body."""
+    try:
+        return work()
+    except (InfrastructureError, OSError) as error:
+        if not context.last_attempt:
+            raise
+        message = error.message if isinstance(error, InfrastructureError) else str(error)
+        log(f"void: {message}")
+        return {"status": "void", "reason": f"infra: {message}"}
+
+
+def _gate(context: Context) -> dict:
+    record = read_record(context.study.admission(context.benchmark.name), "admission")
+    admission.check(record, context.benchmark.name, context.terms_digest)
+    return record
+
+
+def calibrate(context: Context, instance: str, repetition: int, output: Path) -> dict:
+    """Write one calibration record. A reference that fails is a finding, not an error: the gate is admission's."""
+    check_allocation(context)
+    started = time.time()
+    body = context.benchmark.calibrate(context, instance, repetition)
+    record = {
+        "schema": "assize.calibration/1",
+        "benchmark": context.benchmark.name,
+        "instance": instance,
+        "repetition": repetition,
+        "terms_digest": context.terms_digest,
+        "seconds": round(time.time() - started, 3),
+        "slurm": resources.slurm_allocation(),
+        **body,
+    }
+    write_record(output, record)
+    return record
+
+
+def admit(context: Context) -> dict:
+    """Read all the calibrations of a benchmark and write its admission."""
+    name = context.benchmark.name
+    calibrations = {instance: [] for instance in context.study.benchmarks[name]["instances"]}
+    hashes = {instance: [] for instance in calibrations}
+    for path in context.study.calibrations(name):
+        record = read_record(path, "calibration")
+        if record["terms_digest"] != context.terms_digest:
+            raise UsageError("other_terms", f"{path}: calibrated under other terms", "delete it and rerun the workflow")
+        calibrations[record["instance"]].append(record)
+        hashes[record["instance"]].append(sha256_file(path))
+    decision = admission.decide(calibrations, context.benchmark.admission)
+    header = {"schema": "assize.admission/1", "benchmark": name, "terms_digest": context.terms_digest}
+    record = {**header, "calibrations": hashes, **decision}
+    write_record(context.study.admission(name), record)
+    for instance, reasons in record["barred"].items():
+        log(f"barred {name}/{instance}: {'; '.join(reasons)}")
+    return record
+
+
+def prepare(context: Context, episode: Episode) -> dict:
+    _gate(context)
+    folder = context.study.episode_folder(episode)
+    workspace = folder / "workspace"
+    remove_tree(workspace)
+    workspace.mkdir(parents=True)
+    body = _or_void(context, lambda: {"status": "prepared", **context.benchmark.prepare(context, episode, workspace)})
+    record = {**_header(context, "prepared", episode), "reason": None, "task": {}, **body}
+    write_record(folder / "prepared.json", record)
+    return record
+
+
+def solve(context: Context, episode: Episode) -> dict:
+    """Let the solver of the episode's condition work in its workspace."""
+    folder = context.study.episode_folder(episode)
+    prepared = _read_stage(context, episode, "prepared")
+    if prepared["status"] == "void":
+        body = {"status": "void", "reason": prepared["reason"]}
+    else:
+        body = _or_void(context, lambda: context.benchmark.solve(context, episode, folder / "workspace"))
+    solver = context.study.frozen["conditions"][episode.condition]["solver"]
+    record = {**_header(context, "solved", episode), "solver": solver, "reason": None, "detail": {}, **body}
+    write_record(folder / "solved.json", record)
+    return record
+
+
+def snapshot(context: Context, episode: Episode) -> dict:
+    """End the candidate and freeze its work. The workspace is removed: from here on only the archive counts."""
+    folder = context.study.episode_folder(episode)
+    solved = _read_stage(context, episode, "solved")
+    archive = None
+    if solved["status"] == "done":
+        body = _or_void(context, lambda: context.benchmark.snapshot(context, episode, folder / "workspace"))
+        if isinstance(body, tuple):
+            body, archive = body
+    else:
+        body = {"status": solved["status"], "reason": solved["reason"]}
+    # Always an archive: what was not handed in is an empty one, and the record says so.
+    write_atomic(folder / "submission.tar.gz", gzip.compress(b"\0" * 10240, mtime=0) if archive is None else archive)
+    record = {
+        **_header(context, "snapshot", episode),
+        "reason": None,
+        "scoring_status": None,
+        "survivors": 0,
+        "detail": {},
+        **body,
+        "sha256": sha256_file(folder / "submission.tar.gz"),
+        "size": (folder / "submission.tar.gz").stat().st_size,
+    }
+    write_record(folder / "snapshot.json", record)
+    remove_tree(folder / "workspace")
+    return record
+
+
+def judged_before_grading(record: dict, barred: list[str] | None) -> dict | None:
+    """The grade's body where there is nothing to run a grader on, else None. Pure."""
+    if barred:
+        return void("barred", f"calibration barred the instance: {'; '.join(barred)}")
+    if record["status"] == "missing":
+        return void("no_submission", record["reason"])
+    if record["status"] == "void":
+        return void("infra", record["reason"])
+    if record["status"] == "rejected":
+        return failed("submission_rejected", record["reason"])
+    if record["status"] == "failed":
+        return failed(record["scoring_status"], record["reason"])
+    return None
+
+
+def void(scoring_status: str, reason: str) -> dict:
+    """The body of a grade that was not judged."""
+    return {
+        "verdict": "void",
+        "valid": False,
+        "score": None,
+        "analysis_score": None,
+        "scoring_status": scoring_status,
+        "reason": reason,
+    }
+
+
+def failed(scoring_status: str, reason: str) -> dict:
+    """The body of a grade in which the candidate failed: a valid zero."""
+    return {
+        "verdict": "fail",
+        "valid": True,
+        "score": 0.0,
+        "analysis_score": 0.0,
+        "scoring_status": scoring_status,
+        "reason": reason,
+    }
+
+
+def grade(context: Context, episode: Episode) -> dict:
+    """Judge one snapshot and write its grade."""
+    check_allocation(context)
+    gate = _gate(context)
+    folder = context.study.episode_folder(episode)
+    record = _read_stage(context, episode, "snapshot")
+    evidence = folder / "evidence"
+    shutil.rmtree(evidence, ignore_errors=True)
+    started = time.time()
+    body = judged_before_grading(record, gate["barred"].get(episode.instance))
+    if body is None:
+        body = _or_void(context, lambda: _judge(context, episode, folder, record, evidence))
+        if body.get("status") == "void":
+            body = void("infra", body["reason"])
+    sandbox = body.pop("sandbox", {"lane": context.terms["sandbox"]["lane"]})
+    own_provenance = body.pop("provenance", {})
+    exposed = episode.instance in gate["flags"].get("oracle_exposed", [])
+    allocation = resources.slurm_allocation()
+    result = {
+        **_header(context, "grade", episode),
+        "checks": [],
+        "tamper": [],
+        "flags": [],
+        "detail": {},
+        "oracle_exposed": exposed,
+        **body,
+        "provenance": {
+            "terms": context.terms_digest,
+            "snapshot": record["sha256"],
+            "calibration": digest(gate["calibrations"][episode.instance]),
+            "protocol_version": context.benchmark.protocol_version,
+            "versions": resources.versions(),
+            "sandbox": sandbox,
+            "resource_mode": context.terms["resource_mode"],
+            "slurm": allocation,
+            "attempt": context.attempt,
+            "command": resources.command_line(),
+            **own_provenance,
+        },
+        "timing": {"started": _utc(started), "seconds": round(time.time() - started, 3)},
+        "evidence": sorted(str(path.relative_to(folder)) for path in evidence.rglob("*") if path.is_file()),
+    }
+    write_record(folder / "grade.json", result)
+    return result
+
+
+def _judge(context: Context, episode: Episode, folder: Path, record: dict, evidence: Path) -> dict:
+    archive = (folder / "submission.tar.gz").read_bytes()
+    if sha256_file(folder / "submission.tar.gz") != record["sha256"]:
+        raise InfrastructureError(
+            "snapshot_changed",
+            f"{folder / 'submission.tar.gz'} is not the archive that snapshot.json names",
+            "delete both and rerun the workflow",
+        )
+    evidence.mkdir(parents=True)
+    return context.benchmark.grade(context, episode, archive, evidence)
+
+
+def _read_stage(context: Context, episode: Episode, name: str) -> dict:
+    path = context.study.episode_folder(episode) / f"{name}.json"
+    record = read_record(path, name)
+    if record["terms_digest"] != context.terms_digest:
+        raise UsageError("other_terms", f"{path}: made under other terms than the study's", "rerun the workflow")
+    return record
+
+
+def check_allocation(context: Context) -> None:
+    allocation = context.terms["allocation"]
+    resources.check_allocation(
+        context.terms["resource_mode"],
+        allocation["cpus"],
+        memory_mb(allocation["memory"]),
+        resources.slurm_allocation(),
+    )
+
+
+def remove_tree(root: Path) -> None:
+    """Remove a candidate's directory, whatever permissions it took away."""
+    if not root.exists():
+        return
+    for folder in [root, *(path for path in root.rglob("*") if path.is_dir() and not path.is_symlink())]:
+        folder.chmod(0o700)
+    shutil.rmtree(root)
+
+
+@contextmanager
+def scratch():
+    """A temporary directory on the node, gone at the end. Others can pass through it, to what a lane gives to them."""
+    with tempfile.TemporaryDirectory(prefix="assize-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o711)
+        yield folder
+
+
+def _utc(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def _attempt(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not match:
+        raise UsageError("bad_usage", f"--attempt: {text!r} is not N/M", "for example: --attempt 2/3")
+    return int(match[1]), int(match[2])
+
+
+def parser(benchmark: Benchmark) -> Parser:
+    """The command line that every adapter has: global arguments, then a verb."""
+    top = Parser(prog=f"{benchmark.name}_adapter.py", description=f"The {benchmark.name} benchmark's adapter.")
+    top.add_argument("--resource-mode", choices=RESOURCE_MODES, help="must be the study's")
+    top.add_argument("--cpus", type=int, help="of the evaluator's allocation; must be the study's")
+    top.add_argument("--memory", help="of the evaluator's allocation, for example 30g; must be the study's")
+    top.add_argument("--engine", choices=("podman", "docker"), help="of the container lane")
+    verbs = top.add_subparsers(dest="verb", required=True, parser_class=Parser)
+    for name, help_ in (
+        ("prepare", "lay out a fresh workspace for one episode"),
+        ("solve", "let the solver of the episode's condition work in it"),
+        ("snapshot", "end the candidate, then freeze its work"),
+        ("grade", "judge one snapshot in a fresh evaluator"),
+    ):
+        verb = verbs.add_parser(name, help=help_)
+        verb.add_argument("--study", required=True, help="results/<study>/study.json")
+        verb.add_argument("--episode", required=True, help="condition/instance/repeat")
+        verb.add_argument("--attempt", help="N/M: after attempt M, an infrastructure failure is recorded as void")
+    verb = verbs.add_parser("calibrate", help="grade the reference and the canaries of one instance")
+    verb.add_argument("--study", required=True)
+    verb.add_argument("--instance", required=True)
+    verb.add_argument("--repetition", type=int, default=1)
+    verb = verbs.add_parser("admit", help="decide from all calibrations which instances are admitted")
+    verb.add_argument("--study", required=True)
+    benchmark.add_verbs(verbs)
+    return top
+
+
+def main(benchmark: Benchmark):
+    """The ``main(argv)`` of a benchmark's adapter, for ``assize.cli.run``."""
+
+    def run(argv) -> dict:
+        arguments = parser(benchmark).parse_args(argv)
+        if hasattr(arguments, "call"):
+            return arguments.call(arguments)
+        study = Study.read(arguments.study)
+        if benchmark.name not in study.benchmarks:
+            raise UsageError("bad_usage", f"{arguments.study}: the study has no benchmark {benchmark.name}")
+        attempt, attempts = _attempt(arguments.attempt) if getattr(arguments, "attempt", None) else (1, None)
+        context = Context(benchmark, study, arguments.engine, attempt, attempts)
+        _agree(context.terms, arguments)
+        if arguments.verb == "admit":
+            return {"ok": True, "record": admit(context)}
+        if arguments.verb == "calibrate":
+            folder = study.root / "calibration" / benchmark.name / arguments.instance
+            output = folder / f"{arguments.repetition}.json"
+            return {"ok": True, "record": calibrate(context, arguments.instance, arguments.repetition, output)}
+        episode = Episode.parse(f"{benchmark.name}/{arguments.episode}")
+        if episode not in study.episodes():
+            raise UsageError("unknown_episode", f"{arguments.study}: {episode} is not planned")
+        verb = {"prepare": prepare, "solve": solve, "snapshot": snapshot, "grade": grade}[arguments.verb]
+        return {"ok": True, "record": verb(context, episode)}
+
+    return run
+
+
+def _agree(terms: dict, arguments) -> None:
+    """What the command line says of resources must be what the terms say, which every record carries."""
+    given = {
+        "--resource-mode": (arguments.resource_mode, terms["resource_mode"]),
+        "--cpus": (arguments.cpus, terms["allocation"]["cpus"]),
+        "--memory": (arguments.memory, terms["allocation"]["memory"]),
+    }
+    for option, (said, meant) in given.items():
+        if said is not None and said != meant:
+            raise UsageError("other_terms", f"{option} {said}: the study's terms say {meant}")

@@ -1,0 +1,81 @@
+"""The benchmarks, each a package here, behind one interface. No rule and no other module names one of them."""
+
+import importlib
+import pkgutil
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a benchmark's section of a study resolves to.
+
+    ``terms`` bind every grade of the benchmark; ``instances`` do not, so that adding one reruns nothing. ``files`` are
+    the repository's own inputs, ``datasets`` the names of the staged ones.
+    """
+
+    terms: dict
+    instances: list[str]
+    repetitions: int
+    files: list[str] = field(default_factory=list)
+    datasets: list[str] = field(default_factory=list)
+
+
+class Benchmark(ABC):
+    """One benchmark. Verbs take an ``assize.adapter.Context`` and return the body of their record."""
+
+    name: str
+    # Raised when a change of the adapter can alter a verdict: it is part of the terms.
+    protocol_version: str
+    # "each": a failed calibration bars its instance. "all": it closes the benchmark.
+    admission: str
+
+    @property
+    def schema(self) -> str:
+        """Name of the schema of the benchmark's section in a study."""
+        return f"benchmark-{self.name}"
+
+    @abstractmethod
+    def plan(self, section: dict, datasets: dict) -> Plan:
+        """Resolve a study's section. UsageError names the key, without the ``benchmarks.<name>.`` before it."""
+
+    @abstractmethod
+    def work_digests(self, condition: dict, instances: list[str]) -> dict[str, str]:
+        """For each instance, a digest of what the condition's solver brings. UsageError as in ``plan``."""
+
+    @abstractmethod
+    def calibrate(self, context, instance: str, repetition: int) -> dict:
+        """Grade the reference (and the canaries) of an instance."""
+
+    @abstractmethod
+    def prepare(self, context, episode, workspace: Path) -> dict:
+        """Lay out a fresh workspace, with nothing of the oracle in it."""
+
+    @abstractmethod
+    def solve(self, context, episode, workspace: Path) -> dict:
+        """Let the condition's solver work in the workspace."""
+
+    @abstractmethod
+    def snapshot(self, context, episode, workspace: Path) -> tuple[dict, bytes | None]:
+        """End the candidate; return the record's body and the frozen archive (None if there is nothing to judge)."""
+
+    @abstractmethod
+    def grade(self, context, episode, archive: bytes, evidence: Path) -> dict:
+        """Judge one snapshot; raw outputs go to ``evidence``."""
+
+    def add_verbs(self, verbs) -> None:  # noqa: B027 (most benchmarks have none)
+        """Add verbs of the benchmark's own to the command line (argparse's subparsers)."""
+
+
+@cache
+def load_benchmark(name: str) -> Benchmark | None:
+    """The benchmark called ``name``, or None if there is none."""
+    if name not in known_benchmarks():
+        return None
+    return importlib.import_module(f"assize.benchmarks.{name}").BENCHMARK
+
+
+def known_benchmarks() -> list[str]:
+    return sorted(module.name for module in pkgutil.iter_modules(__path__))

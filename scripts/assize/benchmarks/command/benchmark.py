@@ -1,0 +1,156 @@
+"""The command benchmark: what the court's verbs mean for a command-graded suite."""
+
+from pathlib import Path
+
+from assize.archive import Rejected, check_file_map, write_file_map
+from assize.benchmarks import Benchmark, Plan
+from assize.errors import UsageError
+from assize.records import digest, strict_json
+from assize.study import repository, staged_path
+
+DEFAULT_REPETITIONS = 2
+
+
+class CommandBenchmark(Benchmark):
+    name = "command"
+    protocol_version = "1"
+    admission = "each"
+
+    def plan(self, section: dict, datasets: dict) -> Plan:
+        from assize.benchmarks.command.suite import read_suite
+
+        sandbox = {"lane": "bubblewrap", "limits": {}} | section.get("sandbox", {})
+        if sandbox["lane"] == "container" and "image" not in sandbox:
+            raise UsageError("bad_config", "sandbox.image: the container lane needs one")
+        source = section["suite"]
+        if "dataset" in source:
+            if source["dataset"] not in datasets:
+                allowed = ", ".join(datasets) or "none is declared"
+                raise UsageError(
+                    "bad_config", f"suite.dataset: {source['dataset']!r} is no dataset; allowed: {allowed}"
+                )
+            if "instances" not in section:
+                # The episode list is fixed before anything is fetched: a staged suite cannot be asked for it.
+                raise UsageError("bad_config", "instances: a suite that is staged needs them listed")
+            declaration = datasets[source["dataset"]]
+            path, sha256 = staged_path(declaration), declaration["sha256"]
+            instances, files, staged = section["instances"], [], [source["dataset"]]
+        else:
+            path = source["path"]
+            try:
+                suite = read_suite(repository(path))
+            except UsageError as error:
+                raise UsageError("bad_config", f"suite.path: {error.message}") from None
+            sha256, files, staged = suite.sha256, [path], []
+            instances = section.get("instances", list(suite.tasks))
+            unknown = sorted(set(instances) - set(suite.tasks))
+            if unknown:
+                allowed = ", ".join(suite.tasks)
+                raise UsageError("bad_config", f"instances: no task {', '.join(unknown)}; allowed: {allowed}")
+        return Plan(
+            terms={"suite": {"path": path, "sha256": sha256}, "sandbox": sandbox},
+            instances=instances,
+            repetitions=section.get("calibration", {}).get("repetitions", DEFAULT_REPETITIONS),
+            files=files,
+            datasets=staged,
+        )
+
+    def work_digests(self, condition: dict, instances: list[str]) -> dict[str, str]:
+        solver = {key: value for key, value in condition.items() if key not in ("benchmarks", "submissions")}
+        if condition["solver"] != "replay":
+            return {instance: digest(solver) for instance in instances}
+        submissions = read_submissions(condition["submissions"][self.name])
+        return {instance: digest([solver, submissions.get(instance)]) for instance in instances}
+
+    def calibrate(self, context, instance: str, repetition: int) -> dict:
+        from assize.benchmarks.command.calibration import calibrate
+
+        task = self._task(context, instance)
+        return calibrate(context.lane(task.image), task, self._limits(context, task), repetition)
+
+    def prepare(self, context, episode, workspace: Path) -> dict:
+        task = self._task(context, episode.instance)
+        write_file_map(workspace, task.files)
+        return {"task": {"instruction": task.instruction, "files": sorted(task.files), "language": task.language}}
+
+    def solve(self, context, episode, workspace: Path) -> dict:
+        condition = context.study.frozen["conditions"][episode.condition]
+        task = self._task(context, episode.instance)
+        solver = condition["solver"]
+        if solver == "noop":
+            return {"status": "done"}
+        if solver == "command":
+            return self._run_agent(context, task, condition, workspace)
+        if solver == "reference":
+            files = task.reference_files
+        else:
+            files = read_submissions(condition["submissions"][self.name]).get(episode.instance)
+        if files is None:
+            return {"status": "missing", "reason": f"no submission for task {episode.instance}"}
+        try:
+            write_file_map(workspace, check_file_map(files))
+        except Rejected as reason:
+            return {"status": "rejected", "reason": str(reason)}
+        return {"status": "done", "detail": {"files": sorted(files)}}
+
+    def _run_agent(self, context, task, condition: dict, workspace: Path) -> dict:
+        """Run the condition's command in the workspace. What it left is judged, however it ended."""
+        from assize.benchmarks.command.court import told
+        from assize.sandbox import Limits, Phase
+
+        limits = Limits.of(context.terms["sandbox"]["limits"], wall_s=condition.get("timeout_s", 600.0))
+        phase = Phase(condition["command"], workspace, limits, network=condition.get("network", False))
+        return {"status": "done", "detail": {"agent": told(context.lane(task.image).run_candidate(phase))}}
+
+    def snapshot(self, context, episode, workspace: Path) -> tuple[dict, bytes | None]:
+        from assize.benchmarks.command.court import build_and_freeze
+
+        task = self._task(context, episode.instance)
+        return build_and_freeze(context.lane(task.image), task, workspace, self._limits(context, task))
+
+    def grade(self, context, episode, archive: bytes, evidence: Path) -> dict:
+        from assize.benchmarks.command.court import grade_archive
+
+        task = self._task(context, episode.instance)
+        limits = self._limits(context, task)
+        body = grade_archive(context.lane(task.image), task, archive, limits, evidence)
+        return body | {"provenance": {"suite": context.terms["suite"]["sha256"], "limits": limits.as_json()}}
+
+    def add_verbs(self, verbs) -> None:
+        from assize.benchmarks.command.bench import add_verb
+
+        add_verb(verbs)
+
+    @staticmethod
+    def _task(context, instance: str):
+        from assize.benchmarks.command.suite import read_suite
+
+        suite = context.terms["suite"]
+        tasks = read_suite(repository(suite["path"]), suite["sha256"]).tasks
+        if instance not in tasks:
+            raise UsageError("unknown_instance", f"{suite['path']}: no task {instance}; it has {', '.join(tasks)}")
+        return tasks[instance]
+
+    @staticmethod
+    def _limits(context, task):
+        from assize.benchmarks.command.court import phase_limits
+
+        return phase_limits(task, context.terms["sandbox"]["limits"])
+
+
+def read_submissions(path) -> dict[str, dict]:
+    """A submission: task id -> {path: content}.
+
+    Raises
+    ------
+    UsageError : the file is missing or is no such map. A bad path inside it is the candidate's fault, not the file's.
+    """
+    try:
+        content = strict_json(repository(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError("missing_submission", f"submissions: {path}: no such file") from None
+    except ValueError as error:
+        raise UsageError("bad_submission", f"submissions: {path}: {error}") from None
+    if not isinstance(content, dict) or not all(isinstance(files, dict) for files in content.values()):
+        raise UsageError("bad_submission", f"submissions: {path}: not a map of task id to {{path: content}}")
+    return content

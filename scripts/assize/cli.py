@@ -1,0 +1,54 @@
+"""What every command shares: one JSON object on stdout, words on stderr, exit statuses that mean something."""
+
+import argparse
+import json
+import signal
+import sys
+
+from assize.errors import AssizeError, UsageError
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are errors like any other: as JSON, with exit status 2."""
+
+    def error(self, message):
+        raise UsageError("bad_usage", f"{self.prog}: {message}", self.format_usage().strip())
+
+
+def log(message: str) -> None:
+    """A line for the person who watches."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def run(main, argv=None) -> None:
+    """Call ``main(argv)``, print the JSON object that it returns (None prints nothing), and exit.
+
+    Exit statuses: 0 done, 2 bad usage or input, 3 infrastructure, 4 a closed gate; 143 ended by SIGTERM, after
+    sandboxes were taken down and temporary files removed.
+    """
+
+    def terminate(number, frame):
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        result = main(sys.argv[1:] if argv is None else argv)
+    except AssizeError as error:
+        log(f"error: {error.message}" + (f"\n{error.hint}" if error.hint else ""))
+        print(json.dumps(error.as_json(), sort_keys=True))
+        raise SystemExit(error.exit_status) from None
+    except BrokenPipeError:
+        raise SystemExit(3) from None
+    except OSError as error:
+        # A full disk, a lost mount, a missing permission: the machine's fault, and worth another attempt.
+        log(f"error: {error}")
+        failure = {
+            "code": "os_error",
+            "message": f"infra: {error}",
+            "hint": "check the disk, its quota and permissions",
+        }
+        print(json.dumps({"ok": False, "error": failure}, sort_keys=True))
+        raise SystemExit(3) from None
+    if result is not None:
+        print(json.dumps(result, sort_keys=True, ensure_ascii=False))
+    raise SystemExit(0)

