@@ -175,8 +175,8 @@ class _Bounded(io.RawIOBase):
         return len(data)
 
 
-def check_members(tar: tarfile.TarFile, bounds: Bounds) -> list[tarfile.TarInfo]:
-    """The members of an archive, each checked, before anything is written.
+def check_members(tar: tarfile.TarFile, bounds: Bounds, below: str = "") -> list[tarfile.TarInfo]:
+    """The members of an archive (those under the folder ``below``, named from there), each checked before any is written.
 
     Raises
     ------
@@ -185,9 +185,16 @@ def check_members(tar: tarfile.TarFile, bounds: Bounds) -> list[tarfile.TarInfo]
     """
     members, kinds, size = [], {}, 0
     for member in tar:
-        member.name = safe_relative(member.name)
-        if member.name == ".":
+        name = safe_relative(member.name)
+        if below:
+            if not name.startswith(f"{below}/"):
+                continue
+            name = name.removeprefix(f"{below}/")
+        if name == ".":
             continue
+        member.name = name
+        if below and member.islnk():
+            _become_copy(member, kinds.get(member.linkname.removeprefix(f"{below}/")))
         if member.issym():
             _check_link(member.name, member.linkname)
         elif not (member.isreg() or member.isdir()):
@@ -211,6 +218,16 @@ def check_members(tar: tarfile.TarFile, bounds: Bounds) -> list[tarfile.TarInfo]
     return members
 
 
+def _become_copy(member: tarfile.TarInfo, original: tarfile.TarInfo | None) -> None:
+    """Turn a hard link to an earlier file of the same folder into that file's copy.
+
+    Only in an archive that we made of a directory: there it says that a file has two names, and leads nowhere else.
+    """
+    if original is not None and original.isreg():
+        member.type, member.size, member.mode = tarfile.REGTYPE, original.size, original.mode
+        member.offset_data = original.offset_data
+
+
 @contextmanager
 def _opened(data: bytes, bounds: Bounds):
     """The tar inside, compressed or not, bounded while it is read."""
@@ -224,10 +241,13 @@ def _opened(data: bytes, bounds: Bounds):
         raise Rejected(f"not a readable archive: {error}") from None
 
 
-def unpack(data: bytes, root: Path, bounds: Bounds = Bounds()) -> None:
-    """Unpack an archive made by anyone into the empty directory ``root``: all of it, or nothing and Rejected."""
+def unpack(data: bytes, root: Path, bounds: Bounds = Bounds(), below: str = "") -> None:
+    """Unpack an archive made by anyone into the empty directory ``root``: all of it, or nothing and Rejected.
+
+    With ``below``, only what lies in that folder of an archive that we made of a directory.
+    """
     with _opened(data, bounds) as tar:
-        members = check_members(tar, bounds)
+        members = check_members(tar, bounds, below)
         # Links last: no later member can then be written through one.
         for member in sorted(members, key=lambda item: item.issym()):
             target = root / member.name

@@ -202,7 +202,7 @@ def supervise(
     work: Path,
     machinery: int = 0,
     kill_tree: bool = False,
-    pass_fds: tuple = (),
+    engine=None,
     **popen,
 ) -> tuple[Outcome, bytes]:
     """Run ``argv``, which starts WRAPPER around the command, until it ends or crosses a limit.
@@ -212,7 +212,9 @@ def supervise(
     argv : the string ``{status}`` in it becomes the number of a descriptor, for bubblewrap's JSON status.
     machinery : how many processes below the first one are the lane's own.
     kill_tree : end the processes one by one, for a lane in which no namespace takes them along.
-    pass_fds, popen : for subprocess.Popen.
+    engine : where ``argv`` is only the client of a container engine, which sets limits, and whose processes are not
+        below ours: ``watch()`` is what to watch (None until it is there), ``stop()`` ends it.
+    popen : for subprocess.Popen.
 
     Returns
     -------
@@ -225,22 +227,23 @@ def supervise(
     started = time.monotonic()
     process = subprocess.Popen(
         [part.format(status=status_w) if part == "{status}" else part for part in argv],
-        stdin=theirs,
+        stdin=subprocess.DEVNULL if engine else theirs,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        pass_fds=(status_w, *pass_fds) if "{status}" in argv else pass_fds,
-        preexec_fn=lambda: prepare_process(limits),
+        pass_fds=(status_w,) if "{status}" in argv else (),
+        preexec_fn=None if engine else lambda: prepare_process(limits),
         start_new_session=True,
         **popen,
     )
     theirs.close()
     os.close(status_w)
-    watch = Watch(psutil.Process(process.pid), limits, work)
+    watch = None if engine else Watch(psutil.Process(process.pid), limits, work)
     output, status_data, limit, survivors = BoundedOutput(), bytearray(), None, 0
     selector = selectors.DefaultSelector()
     selector.register(process.stdout, selectors.EVENT_READ, output.add)
     selector.register(status, selectors.EVENT_READ, status_data.extend)
-    selector.register(ours, selectors.EVENT_READ, None)
+    if not engine:
+        selector.register(ours, selectors.EVENT_READ, None)
     next_watch, waiting = started + WATCH_S, True
     try:
         while process.poll() is None and not limit:
@@ -261,18 +264,23 @@ def supervise(
                 limit = "output"
             elif waiting and now >= next_watch:
                 next_watch = now + WATCH_S
-                limit = watch.crossed()
+                watch = watch or engine.watch()
+                limit = watch.crossed() if watch else None
     finally:
-        watch.members()
+        if watch:
+            watch.members()
+        if engine:
+            engine.stop()
         if kill_tree:
             watch.kill_members()
         process.kill()
         process.wait()
         seconds = time.monotonic() - started
-        watch.wait_until_gone()
-        if waiting:
+        if watch:
+            watch.wait_until_gone()
+        if not engine and waiting:
             selector.unregister(ours)
-            ours.close()
+        ours.close()
         _drain(selector)
         selector.close()
         os.close(status)

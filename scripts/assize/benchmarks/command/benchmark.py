@@ -100,7 +100,11 @@ class CommandBenchmark(Benchmark):
 
         limits = Limits.of(context.terms["sandbox"]["limits"], wall_s=condition.get("timeout_s", 600.0))
         phase = Phase(condition["command"], workspace, limits, network=condition.get("network", False))
-        return {"status": "done", "detail": {"agent": told(context.lane(task.image).run_candidate(phase))}}
+        try:
+            outcome = context.lane(task.image).run_candidate(phase)
+        except Rejected as reason:
+            return {"status": "rejected", "reason": str(reason)}
+        return {"status": "done", "detail": {"agent": told(outcome)}}
 
     def snapshot(self, context, episode, workspace: Path) -> tuple[dict, bytes | None]:
         from assize.benchmarks.command.court import build_and_freeze

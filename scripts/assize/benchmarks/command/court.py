@@ -25,13 +25,13 @@ def build_and_freeze(lane, task: Task, workspace: Path, limits: Limits) -> tuple
     (body, archive) : the body of a snapshot record; the archive is None where the work was rejected or did not build.
     """
     body = {"status": "frozen", "detail": {}}
-    if task.build:
-        outcome = lane.run_candidate(Phase(task.build, workspace, limits))
-        body["survivors"] = outcome.survivors
-        body["detail"] = {"build": told(outcome)}
-        if outcome.exit_status != 0:
-            return body | build_failure(outcome), None
     try:
+        if task.build:
+            outcome = lane.run_candidate(Phase(task.build, workspace, limits))
+            body["survivors"] = outcome.survivors
+            body["detail"] = {"build": told(outcome)}
+            if outcome.exit_status != 0:
+                return body | build_failure(outcome), None
         return body, freeze(workspace)
     except Rejected as reason:
         return body | {"status": "rejected", "reason": str(reason)}, None

@@ -1,0 +1,104 @@
+"""What the tests share: the lanes of this machine, tasks made in a line, and a copy of the project to run in."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assize.benchmarks.command.suite import Task
+from assize.errors import AssizeError
+from assize.sandbox import Limits, open_lane
+
+ROOT = Path(__file__).resolve().parents[1]
+# Made by tests/cluster/up; an image of a site's own can be named.
+IMAGE = os.environ.get("ASSIZE_TEST_IMAGE", "localhost/assize-base:bookworm")
+
+
+def lane_or_skip(name: str):
+    """A lane of this machine. One that is missing skips the test, and says why."""
+    try:
+        return open_lane(name, image=IMAGE)
+    except AssizeError as error:
+        pytest.skip(f"lane {name}: {error.message}")
+
+
+@pytest.fixture(params=["bubblewrap", "container"])
+def lane(request):
+    """Each lane that isolates."""
+    return lane_or_skip(request.param)
+
+
+@pytest.fixture
+def limits():
+    """Limits small enough that a test which runs into one ends soon."""
+    return Limits(wall_s=20, cpu_s=20, memory_mb=512, processes=64, file_mb=64, disk_mb=128, output_mb=4)
+
+
+def make_task(grader: str, **fields) -> Task:
+    """A task whose grader is the shell script ``grader``; its reference is a program that prints 42."""
+    defaults = {
+        "id": "task",
+        "instruction": "print 42",
+        "grader_cmd": 'sh "$GRADER_DIR/grade.sh"',
+        "grader_files": {"grade.sh": grader, "spec.json": '{"expected": "oracle-42"}'},
+        "reference_files": {"solution.sh": "echo 42\n"},
+        "files": {},
+        "build": None,
+        "timeout_s": None,
+        "language": "bash",
+        "image": None,
+        "canary": None,
+    }
+    return Task(**defaults | fields)
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A copy of the project's tracked files, as in a clone, to run workflows in."""
+    listed = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        capture_output=True,
+        check=True,
+    ).stdout.decode()
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file():
+            target = tmp_path / "project" / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, target)
+    return Project(tmp_path / "project")
+
+
+class Project:
+    """A checkout, and the commands that a user gives in it."""
+
+    def __init__(self, root: Path):
+        self.root = root
+
+    def run(self, *command, env=None, check=True) -> subprocess.CompletedProcess:
+        done = subprocess.run(
+            [str(part) for part in command],
+            cwd=self.root,
+            env={**os.environ, **(env or {})},
+            capture_output=True,
+            text=True,
+        )
+        assert not check or done.returncode == 0, f"{command} exited {done.returncode}:\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def script(self, name: str, *arguments, **options):
+        return self.run(sys.executable, f"scripts/{name}", *arguments, **options)
+
+    def snakemake(self, *arguments, profile="profiles/local", **options):
+        snakemake = Path(sys.executable).parent / "snakemake"
+        return self.run(snakemake, "--profile", profile, *arguments, **options)
+
+    def jobs(self, *arguments, **options) -> dict[str, int]:
+        """How many jobs of each rule a dry-run plans."""
+        text = self.snakemake("--dry-run", *arguments, **options).stdout
+        if "job " not in text:
+            return {}
+        table = text.split("Job stats:")[1].split("\n\n")[0].splitlines()[3:]
+        return {name: int(count) for name, count in (line.split() for line in table) if name != "total"}
