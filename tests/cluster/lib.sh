@@ -5,6 +5,7 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 STATE=${ASSIZE_CLUSTER_DIR:-/var/tmp/assize-cluster}
 CACHE=${ASSIZE_CLUSTER_CACHE:-/var/tmp/assize-cluster-cache}
 CLUSTER_USER=assize
+SYSTEM_CONF=/etc/slurm/slurm.conf
 # In the order in which they need each other. Each has a directory of this name with its pid file, log and state.
 DAEMONS=(munged mariadbd slurmdbd slurmctld slurmd)
 # Its presence says that a directory is ours to write, and to remove.

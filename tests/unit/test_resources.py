@@ -1,0 +1,61 @@
+"""Resource modes: what an allocation is, and when an evaluator refuses to run."""
+
+import pytest
+
+from assize.errors import UsageError
+from assize.resources import check_allocation, slurm_allocation
+
+JOB = {
+    "SLURM_JOB_ID": "17",
+    "SLURMD_NODENAME": "n1",
+    "SLURM_CPUS_ON_NODE": "16",
+    "SLURM_MEM_PER_NODE": "30720",
+    "SLURM_JOB_PARTITION": "main",
+    "SLURM_JOB_ACCOUNT": "default",
+}
+
+
+def test_an_allocation_is_read_from_slurms_environment():
+    assert slurm_allocation({}) is None
+    assert slurm_allocation(JOB) == {
+        "job_id": "17",
+        "node": "n1",
+        "cpus": 16,
+        "memory_mb": 30720,
+        "partition": "main",
+        "account": "default",
+    }
+
+
+def test_an_array_task_is_named_as_sacct_names_it():
+    task = JOB | {"SLURM_ARRAY_JOB_ID": "15", "SLURM_ARRAY_TASK_ID": "2"}
+    assert slurm_allocation(task)["job_id"] == "15_2"
+
+
+def test_memory_given_by_cpu_and_memory_without_limit():
+    by_cpu = {key: value for key, value in JOB.items() if key != "SLURM_MEM_PER_NODE"}
+    assert slurm_allocation(by_cpu | {"SLURM_MEM_PER_CPU": "2000"})["memory_mb"] == 32000
+    assert slurm_allocation(by_cpu)["memory_mb"] is None
+    assert slurm_allocation(JOB | {"SLURM_MEM_PER_NODE": "0"})["memory_mb"] is None
+
+
+@pytest.mark.parametrize("mode", ["none", "container"])
+def test_other_modes_ask_for_no_allocation(mode):
+    check_allocation(mode, 16, 30720, None)
+
+
+@pytest.mark.parametrize(
+    ("allocation", "message"),
+    [
+        (None, "not in a Slurm job"),
+        (JOB | {"SLURM_CPUS_ON_NODE": "8"}, "8 CPUs, 16 asked for"),
+        (JOB | {"SLURM_MEM_PER_NODE": "1024"}, "1024 MiB, 30720 asked for"),
+    ],
+)
+def test_slurm_mode_refuses_no_allocation_and_a_smaller_one(allocation, message):
+    with pytest.raises(UsageError, match=message):
+        check_allocation("slurm", 16, 30720, allocation and slurm_allocation(allocation))
+
+
+def test_slurm_mode_runs_in_the_studys_allocation():
+    check_allocation("slurm", 16, 30720, slurm_allocation(JOB))
