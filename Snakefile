@@ -14,7 +14,7 @@ from snakemake.utils import min_version
 min_version("9.0")
 sys.path.insert(0, f"{workflow.basedir}/scripts")
 
-from assize.workflow import freeze_options, open_study
+from assize.workflow import freeze, open_study
 
 if not workflow.overwrite_configfiles:
 
@@ -37,18 +37,23 @@ wildcard_constraints:
 
 localrules:
     all,
-    freeze,
     stage,
     admit,
     census,
 
 
+# Once this run holds the lock on the study, and before any job.
+onstart:
+    freeze(STUDY)
+
+
 rule all:
     input:
+        # Named here too: of what is only an input to the census, Snakemake would not miss a deleted one.
+        STUDY.grades(),
         f"results/{STUDY.name}/census/census.json",
 
 
-include: "rules/freeze.smk"
 include: "rules/stage.smk"
 include: "rules/calibrate.smk"
 include: "rules/episode.smk"

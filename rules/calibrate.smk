@@ -1,10 +1,10 @@
-# Calibration: every reference is graded before any candidate is, and admission decides from all of the records.
+# Calibration: every reference is graded before any candidate is, and admission decides from the records. Staged data
+# is asked for here alone: the terms hold its hash, and everything else comes after a calibration.
 
 
 rule calibrate:
     input:
-        study=ancient("results/{study}/study.json"),
-        data=lambda wildcards: ancient(STUDY.staged(wildcards.benchmark)),
+        data=lambda wildcards: STUDY.staged(wildcards.benchmark),
     output:
         "results/{study}/calibration/{benchmark}/{instance}/{repetition}.json",
     log:
@@ -20,21 +20,23 @@ rule calibrate:
         terms=lambda wildcards: STUDY.terms_digest(wildcards.benchmark),
         options=lambda wildcards: STUDY.options(wildcards.benchmark),
     shell:
-        "python scripts/{wildcards.benchmark}_adapter.py {params.options} calibrate --study {input.study}"
+        "python scripts/{wildcards.benchmark}_adapter.py {params.options} calibrate --study results/{wildcards.study}/study.json"
         " --instance {wildcards.instance} --repetition {wildcards.repetition} > {log} 2>&1"
 
 
 rule admit:
     input:
-        study=ancient("results/{study}/study.json"),
-        calibrations=lambda wildcards: STUDY.calibrations(wildcards.benchmark),
+        calibrations=lambda wildcards: STUDY.calibrations(
+            wildcards.benchmark, wildcards.instance
+        ),
     output:
-        "results/{study}/admission/{benchmark}.json",
+        "results/{study}/admission/{benchmark}/{instance}.json",
     log:
-        "results/{study}/logs/admit/{benchmark}.log",
+        "results/{study}/logs/admit/{benchmark}/{instance}.log",
     conda:
         "../envs/assize.yaml"
     params:
         terms=lambda wildcards: STUDY.terms_digest(wildcards.benchmark),
     shell:
-        "python scripts/{wildcards.benchmark}_adapter.py admit --study {input.study} > {log} 2>&1"
+        "python scripts/{wildcards.benchmark}_adapter.py admit --study results/{wildcards.study}/study.json"
+        " --instance {wildcards.instance} > {log} 2>&1"

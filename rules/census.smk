@@ -3,7 +3,6 @@
 
 rule census:
     input:
-        study=ancient("results/{study}/study.json"),
         grades=STUDY.grades(),
     output:
         record="results/{study}/census/census.json",
@@ -15,4 +14,4 @@ rule census:
     params:
         digest=STUDY.digest,
     shell:
-        "python scripts/census.py --study {input.study} > {log} 2>&1"
+        "python scripts/census.py --study results/{wildcards.study}/study.json > {log} 2>&1"

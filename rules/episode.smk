@@ -3,10 +3,7 @@
 
 rule prepare:
     input:
-        study=ancient("results/{study}/study.json"),
-        # By order, not by time: the terms bind the gate, and admitting one more instance must rerun nothing.
-        admission=ancient("results/{study}/admission/{benchmark}.json"),
-        data=lambda wildcards: ancient(STUDY.staged(wildcards.benchmark)),
+        admission="results/{study}/admission/{benchmark}/{instance}.json",
     output:
         "results/{study}/episodes/{benchmark}/{condition}/{instance}/{repeat}/prepared.json",
     log:
@@ -23,14 +20,13 @@ rule prepare:
             wildcards.benchmark, wildcards.condition, wildcards.instance
         ),
     shell:
-        "python scripts/{wildcards.benchmark}_adapter.py prepare --study {input.study}"
+        "python scripts/{wildcards.benchmark}_adapter.py prepare --study results/{wildcards.study}/study.json"
         " --episode {wildcards.condition}/{wildcards.instance}/{wildcards.repeat}"
         " --attempt {resources.attempt} > {log} 2>&1"
 
 
 rule solve:
     input:
-        study=ancient("results/{study}/study.json"),
         prepared="results/{study}/episodes/{benchmark}/{condition}/{instance}/{repeat}/prepared.json",
     output:
         "results/{study}/episodes/{benchmark}/{condition}/{instance}/{repeat}/solved.json",
@@ -43,14 +39,13 @@ rule solve:
     resources:
         attempt=lambda wildcards, attempt: STUDY.attempt(attempt),
     shell:
-        "python scripts/{wildcards.benchmark}_adapter.py solve --study {input.study}"
+        "python scripts/{wildcards.benchmark}_adapter.py solve --study results/{wildcards.study}/study.json"
         " --episode {wildcards.condition}/{wildcards.instance}/{wildcards.repeat}"
         " --attempt {resources.attempt} > {log} 2>&1"
 
 
 rule snapshot:
     input:
-        study=ancient("results/{study}/study.json"),
         solved="results/{study}/episodes/{benchmark}/{condition}/{instance}/{repeat}/solved.json",
     output:
         archive="results/{study}/episodes/{benchmark}/{condition}/{instance}/{repeat}/submission.tar.gz",
@@ -64,6 +59,6 @@ rule snapshot:
     resources:
         attempt=lambda wildcards, attempt: STUDY.attempt(attempt),
     shell:
-        "python scripts/{wildcards.benchmark}_adapter.py snapshot --study {input.study}"
+        "python scripts/{wildcards.benchmark}_adapter.py snapshot --study results/{wildcards.study}/study.json"
         " --episode {wildcards.condition}/{wildcards.instance}/{wildcards.repeat}"
         " --attempt {resources.attempt} > {log} 2>&1"

@@ -3,10 +3,7 @@
 
 rule grade:
     input:
-        study=ancient("results/{study}/study.json"),
-        # By order, not by time: the terms bind the gate, and admitting one more instance must rerun nothing.
-        admission=ancient("results/{study}/admission/{benchmark}.json"),
-        data=lambda wildcards: ancient(STUDY.staged(wildcards.benchmark)),
+        admission="results/{study}/admission/{benchmark}/{instance}.json",
         archive="results/{study}/episodes/{benchmark}/{condition}/{instance}/{repeat}/submission.tar.gz",
         record="results/{study}/episodes/{benchmark}/{condition}/{instance}/{repeat}/snapshot.json",
     output:
@@ -25,6 +22,6 @@ rule grade:
         terms=lambda wildcards: STUDY.terms_digest(wildcards.benchmark),
         options=lambda wildcards: STUDY.options(wildcards.benchmark),
     shell:
-        "python scripts/{wildcards.benchmark}_adapter.py {params.options} grade --study {input.study}"
+        "python scripts/{wildcards.benchmark}_adapter.py {params.options} grade --study results/{wildcards.study}/study.json"
         " --episode {wildcards.condition}/{wildcards.instance}/{wildcards.repeat}"
         " --attempt {resources.attempt} > {log} 2>&1"

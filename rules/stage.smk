@@ -2,8 +2,6 @@
 
 
 rule stage:
-    input:
-        study=ancient(f"results/{STUDY.name}/study.json"),
     output:
         "results/staged/{sha256}/{filename}",
     log:
@@ -11,7 +9,8 @@ rule stage:
     conda:
         "../envs/assize.yaml"
     params:
+        study=f"results/{STUDY.name}/study.json",
         dataset=lambda wildcards: STUDY.dataset_of(wildcards.sha256),
     shell:
-        "python scripts/stage.py get --study {input.study} --dataset {params.dataset} --output {output}"
+        "python scripts/stage.py get --study {params.study} --dataset {params.dataset} --output {output}"
         " 2>&1 > {log} | tee -a {log} >&2"

@@ -97,8 +97,9 @@ class Project:
 
     def jobs(self, *arguments, **options) -> dict[str, int]:
         """How many jobs of each rule a dry-run plans."""
-        text = self.snakemake("--dry-run", *arguments, **options).stdout
-        if "job " not in text:
+        done = self.snakemake("--dry-run", *arguments, **options)
+        text = done.stdout + done.stderr
+        if "Nothing to be done" in text:
             return {}
         table = text.split("Job stats:")[1].split("\n\n")[0].splitlines()[3:]
         return {name: int(count) for name, count in (line.split() for line in table) if name != "total"}

@@ -16,7 +16,7 @@ from pathlib import Path
 from assize import admission, resources
 from assize.benchmarks import Benchmark
 from assize.cli import Parser, log
-from assize.errors import InfrastructureError, UsageError
+from assize.errors import GateClosed, InfrastructureError, UsageError
 from assize.records import digest, read_record, sha256_file, write_atomic, write_record
 from assize.study import RESOURCE_MODES, Episode, Study, memory_mb
 
@@ -61,21 +61,29 @@ def _header(context: Context, kind: str, episode: Episode) -> dict:
 
 
 def _or_void(context: Context, work):
-    """The body that ``work()`` returns; on the last attempt, an infrastructure failure becomes a void body."""
+    """The body that ``work()`` returns; where the workflow cannot hope for better, a void body with the reason.
+
+    That is: an infrastructure failure on the last attempt, and a closed gate at once.
+    """
     try:
         return work()
-    except (InfrastructureError, OSError) as error:
-        if not context.last_attempt:
+    except (InfrastructureError, GateClosed, OSError) as error:
+        gate = isinstance(error, GateClosed)
+        if context.attempts is None or not (gate or context.last_attempt):
             raise
-        message = error.message if isinstance(error, InfrastructureError) else str(error)
+        message = str(error)
         log(f"void: {message}")
-        return {"status": "void", "reason": f"infra: {message}"}
+        return {"status": "void", "reason": message if gate else f"infra: {message}"}
 
 
-def _gate(context: Context) -> dict:
-    record = read_record(context.study.admission(context.benchmark.name), "admission")
-    admission.check(record, context.benchmark.name, context.terms_digest)
-    return record
+def _pass_gate(context: Context, episode: Episode) -> dict:
+    gate = _read_gate(context, episode)
+    admission.check(gate, context.terms_digest)
+    return gate
+
+
+def _read_gate(context: Context, episode: Episode) -> dict:
+    return read_record(context.study.admission(episode.benchmark, episode.instance), "admission")
 
 
 def calibrate(context: Context, instance: str, repetition: int, output: Path) -> dict:
@@ -97,34 +105,42 @@ def calibrate(context: Context, instance: str, repetition: int, output: Path) ->
     return record
 
 
-def admit(context: Context) -> dict:
-    """Read all the calibrations of a benchmark and write its admission."""
+def admit(context: Context, instance: str) -> dict:
+    """Read the calibrations that an instance's gate depends on, and write its admission."""
     name = context.benchmark.name
-    calibrations = {instance: [] for instance in context.study.benchmarks[name]["instances"]}
-    hashes = {instance: [] for instance in calibrations}
-    for path in context.study.calibrations(name):
+    calibrations, hashes = {}, []
+    for path in context.study.calibrations(name, instance):
         record = read_record(path, "calibration")
         if record["terms_digest"] != context.terms_digest:
             raise UsageError("other_terms", f"{path}: calibrated under other terms", "delete it and rerun the workflow")
-        calibrations[record["instance"]].append(record)
-        hashes[record["instance"]].append(sha256_file(path))
-    decision = admission.decide(calibrations, context.benchmark.admission)
-    header = {"schema": "assize.admission/1", "benchmark": name, "terms_digest": context.terms_digest}
-    record = {**header, "calibrations": hashes, **decision}
-    write_record(context.study.admission(name), record)
-    for instance, reasons in record["barred"].items():
-        log(f"barred {name}/{instance}: {'; '.join(reasons)}")
+        calibrations.setdefault(record["instance"], []).append(record)
+        hashes.append(sha256_file(path))
+    record = {
+        "schema": "assize.admission/1",
+        "benchmark": name,
+        "instance": instance,
+        "terms_digest": context.terms_digest,
+        "calibrations": hashes,
+        **admission.decide(calibrations),
+    }
+    write_record(context.study.admission(name, instance), record)
+    if record["status"] == "barred":
+        log(f"barred {name}/{instance}: {'; '.join(record['reasons'])}")
     return record
 
 
 def prepare(context: Context, episode: Episode) -> dict:
-    _gate(context)
+    """Lay out a fresh workspace; behind a closed gate there is none, and the episode is void."""
     folder = context.study.episode_folder(episode)
     workspace = folder / "workspace"
-    remove_tree(workspace)
-    workspace.mkdir(parents=True)
-    body = _or_void(context, lambda: {"status": "prepared", **context.benchmark.prepare(context, episode, workspace)})
-    record = {**_header(context, "prepared", episode), "reason": None, "task": {}, **body}
+
+    def work() -> dict:
+        _pass_gate(context, episode)
+        remove_tree(workspace)
+        workspace.mkdir(parents=True)
+        return {"status": "prepared", **context.benchmark.prepare(context, episode, workspace)}
+
+    record = {**_header(context, "prepared", episode), "reason": None, "task": {}, **_or_void(context, work)}
     write_record(folder / "prepared.json", record)
     return record
 
@@ -148,6 +164,12 @@ def snapshot(context: Context, episode: Episode) -> dict:
     folder = context.study.episode_folder(episode)
     solved = _read_stage(context, episode, "solved")
     archive = None
+    if solved["status"] == "done" and not (folder / "workspace").is_dir():
+        raise UsageError(
+            "workspace_gone",
+            f"{folder}/workspace: the work was frozen before and its workspace removed",
+            f"delete {folder} and rerun the workflow: the episode is made again",
+        )
     if solved["status"] == "done":
         body = _or_void(context, lambda: context.benchmark.snapshot(context, episode, folder / "workspace"))
         if isinstance(body, tuple):
@@ -171,10 +193,10 @@ def snapshot(context: Context, episode: Episode) -> dict:
     return record
 
 
-def judged_before_grading(record: dict, barred: list[str] | None) -> dict | None:
+def judged_before_grading(record: dict, gate: dict) -> dict | None:
     """The grade's body where there is nothing to run a grader on, else None. Pure."""
-    if barred:
-        return void("barred", f"calibration barred the instance: {'; '.join(barred)}")
+    if gate["status"] == "barred":
+        return void("barred", f"calibration barred the instance: {'; '.join(gate['reasons'])}")
     if record["status"] == "missing":
         return void("no_submission", record["reason"])
     if record["status"] == "void":
@@ -213,38 +235,37 @@ def failed(scoring_status: str, reason: str) -> dict:
 def grade(context: Context, episode: Episode) -> dict:
     """Judge one snapshot and write its grade."""
     check_allocation(context)
-    gate = _gate(context)
+    # Run by hand, a closed gate is an error; in the workflow the episode gets its row.
+    gate = _read_gate(context, episode) if context.attempts else _pass_gate(context, episode)
     folder = context.study.episode_folder(episode)
     record = _read_stage(context, episode, "snapshot")
     evidence = folder / "evidence"
     shutil.rmtree(evidence, ignore_errors=True)
     started = time.time()
-    body = judged_before_grading(record, gate["barred"].get(episode.instance))
+    body = judged_before_grading(record, gate)
     if body is None:
         body = _or_void(context, lambda: _judge(context, episode, folder, record, evidence))
         if body.get("status") == "void":
             body = void("infra", body["reason"])
     sandbox = body.pop("sandbox", {"lane": context.terms["sandbox"]["lane"]})
     own_provenance = body.pop("provenance", {})
-    exposed = episode.instance in gate["flags"].get("oracle_exposed", [])
-    allocation = resources.slurm_allocation()
     result = {
         **_header(context, "grade", episode),
         "checks": [],
         "tamper": [],
         "flags": [],
         "detail": {},
-        "oracle_exposed": exposed,
+        "oracle_exposed": "oracle_exposed" in gate["flags"],
         **body,
         "provenance": {
             "terms": context.terms_digest,
             "snapshot": record["sha256"],
-            "calibration": digest(gate["calibrations"][episode.instance]),
+            "calibration": digest(gate["calibrations"]),
             "protocol_version": context.benchmark.protocol_version,
             "versions": resources.versions(),
             "sandbox": sandbox,
             "resource_mode": context.terms["resource_mode"],
-            "slurm": allocation,
+            "slurm": resources.slurm_allocation(),
             "attempt": context.attempt,
             "command": resources.command_line(),
             **own_provenance,
@@ -262,7 +283,7 @@ def _judge(context: Context, episode: Episode, folder: Path, record: dict, evide
         raise InfrastructureError(
             "snapshot_changed",
             f"{folder / 'submission.tar.gz'} is not the archive that snapshot.json names",
-            "delete both and rerun the workflow",
+            f"delete {folder} and rerun the workflow: the episode is made again",
         )
     evidence.mkdir(parents=True)
     return context.benchmark.grade(context, episode, archive, evidence)
@@ -336,8 +357,9 @@ def parser(benchmark: Benchmark) -> Parser:
     verb.add_argument("--study", required=True)
     verb.add_argument("--instance", required=True)
     verb.add_argument("--repetition", type=int, default=1)
-    verb = verbs.add_parser("admit", help="decide from all calibrations which instances are admitted")
+    verb = verbs.add_parser("admit", help="decide from its calibrations whether an instance is admitted")
     verb.add_argument("--study", required=True)
+    verb.add_argument("--instance", required=True)
     benchmark.add_verbs(verbs)
     return top
 
@@ -356,7 +378,7 @@ def main(benchmark: Benchmark):
         context = Context(benchmark, study, arguments.engine, attempt, attempts)
         _agree(context.terms, arguments)
         if arguments.verb == "admit":
-            return {"ok": True, "record": admit(context)}
+            return {"ok": True, "record": admit(context, arguments.instance)}
         if arguments.verb == "calibrate":
             folder = study.root / "calibration" / benchmark.name / arguments.instance
             output = folder / f"{arguments.repetition}.json"

@@ -211,15 +211,17 @@ class Study:
             )
         ]
 
-    def calibrations(self, benchmark: str) -> list[Path]:
+    def calibrations(self, benchmark: str, instance: str) -> list[Path]:
+        """The calibrations that decide on an instance: its own, or all of the benchmark's."""
         section = self.benchmarks[benchmark]
+        instances = section["instances"] if load_benchmark(benchmark).admission == "all" else [instance]
         return [
-            self.root / "calibration" / benchmark / instance / f"{repetition}.json"
-            for instance, repetition in product(section["instances"], range(1, section["repetitions"] + 1))
+            self.root / "calibration" / benchmark / name / f"{repetition}.json"
+            for name, repetition in product(instances, range(1, section["repetitions"] + 1))
         ]
 
-    def admission(self, benchmark: str) -> Path:
-        return self.root / "admission" / f"{benchmark}.json"
+    def admission(self, benchmark: str, instance: str) -> Path:
+        return self.root / "admission" / benchmark / f"{instance}.json"
 
     def grades(self) -> list[Path]:
         return [self.episode_folder(episode) / "grade.json" for episode in self.episodes()]

@@ -4,6 +4,7 @@ import os
 import sys
 
 from assize.errors import AssizeError, UsageError
+from assize.records import read_record, write_record
 from assize.study import RESULTS, Study, load_config, resolve
 
 # What a profile or the command line may say with --config; all else is the study's own.
@@ -37,10 +38,16 @@ def open_study(workflow, config: dict) -> Study:
         raise SystemExit(error.exit_status) from None
 
 
-def freeze_options(workflow, config: dict) -> str:
-    """The options of ``study.py freeze`` that give the study of this run."""
-    import shlex
+def freeze(study: Study) -> None:
+    """Write ``results/<study>/study.json``, which every command reads, unless it says the same already.
 
-    mode = config.get("resource_mode")
-    path = os.path.relpath(workflow.configfiles[-1])
-    return shlex.join([path, *(("--resource-mode", mode) if mode else ())])
+    No rule makes it: what depends on a file is made again when the file is, and adding a condition, an instance or a
+    repeat must rerun nothing. What binds a grade is the digest of its terms, a param of its rule.
+    """
+    path = RESULTS / study.name / "study.json"
+    try:
+        same = read_record(path, "study") == study.frozen
+    except UsageError:
+        same = False
+    if not same:
+        write_record(path, study.frozen)

@@ -51,7 +51,9 @@ def count(study, grades, **options):
 
 def test_rates_are_over_scored_and_over_planned(study):
     episodes = study.episodes()
-    grades = {episode: grade(study, episode, "pass" if number % 2 else "fail") for number, episode in enumerate(episodes)}
+    grades = {
+        episode: grade(study, episode, "pass" if number % 2 else "fail") for number, episode in enumerate(episodes)
+    }
     one, two = count(study, grades)["conditions"]
     assert (one["count"], one["passed"], one["failed"], one["void"]) == (6, 3, 3, 0)
     assert (one["over_scored"], one["over_planned"], one["withheld"]) == (0.5, 0.5, None)
@@ -86,7 +88,12 @@ def test_the_csv_has_one_row_an_episode(study):
     rows = [row(study, episode, value) for episode, value in grades.items()]
     lines = list(csv.DictReader(io.StringIO(as_csv(rows).decode())))
     assert len(lines) == 12
-    assert (lines[0]["slurm_job"], lines[0]["node"], lines[0]["cpus"], lines[0]["memory_mb"]) == ("7", "n1", "16", "30720")
+    assert (lines[0]["slurm_job"], lines[0]["node"], lines[0]["cpus"], lines[0]["memory_mb"]) == (
+        "7",
+        "n1",
+        "16",
+        "30720",
+    )
 
 
 def test_grades_that_do_not_belong_together_are_refused_with_the_list(study):

@@ -76,7 +76,9 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
 
 
 def test_all_faults_are_named_at_once_with_what_is_allowed():
-    faults = schema_faults({"suite": {"path": "x"}, "sandbox": {"lane": "chroot", "limits": {"wall_s": 0}}, "x": 1}, "benchmark-command")
+    faults = schema_faults(
+        {"suite": {"path": "x"}, "sandbox": {"lane": "chroot", "limits": {"wall_s": 0}}, "x": 1}, "benchmark-command"
+    )
     assert len(faults) == 3
     text = "\n".join(faults)
     assert 'sandbox.lane: "chroot" is not allowed; allowed: bubblewrap, container, subprocess' in text

@@ -63,12 +63,18 @@ def test_all_faults_of_a_config_are_named_at_once():
             {"benchmarks": {"command": DEFAULT["benchmarks"]["command"] | {"sandbox": {"lane": "container"}}}},
             "sandbox.image: the container lane needs one",
         ),
-        ({"conditions": {"a": {"solver": "replay", "submissions": {"x": "y"}}}}, "conditions.a.submissions: missing command"),
+        (
+            {"conditions": {"a": {"solver": "replay", "submissions": {"x": "y"}}}},
+            "conditions.a.submissions: missing command",
+        ),
         (
             {"conditions": {"a": {"solver": "replay", "submissions": {"command": "none.json"}}}},
             "conditions.a.submissions: none.json: no such file",
         ),
-        ({"conditions": {"a": {"solver": "noop", "benchmarks": ["x"]}}}, "conditions.a.benchmarks: 'x' is not in the study"),
+        (
+            {"conditions": {"a": {"solver": "noop", "benchmarks": ["x"]}}},
+            "conditions.a.benchmarks: 'x' is not in the study",
+        ),
         ({"conditions": {"a/b": {"solver": "noop"}}}, "conditions"),
         ({"name": "staged"}, "name"),
     ],

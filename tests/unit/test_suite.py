@@ -22,7 +22,9 @@ def broken(change):
 @pytest.mark.parametrize("field", ["id", "instruction", "grader_cmd", "grader_files", "reference_files", "guards"])
 def test_a_missing_field_is_named_with_its_task(field):
     (fault,) = broken(lambda suite: suite["tasks"][1].pop(field))
-    assert fault.startswith("task number 1: missing id" if field == "id" else f"task word-count-python: missing {field}")
+    assert fault.startswith(
+        "task number 1: missing id" if field == "id" else f"task word-count-python: missing {field}"
+    )
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ class Benchmark(ABC):
     name: str
     # Raised when a change of the adapter can alter a verdict: it is part of the terms.
     protocol_version: str
-    # "each": a failed calibration bars its instance. "all": it closes the benchmark.
+    # "each": a failed calibration bars its instance. "all": it bars every instance.
     admission: str
 
     @property

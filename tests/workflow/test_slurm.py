@@ -1,0 +1,188 @@
+"""The default study on a real Slurm: as root and as an ordinary user. Needs the cluster of tests/cluster/."""
+
+import csv
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import ROOT
+
+CLUSTER = Path(os.environ.get("ASSIZE_CLUSTER_DIR", "/var/tmp/assize-cluster"))
+ENVIRONMENT = CLUSTER / "env"
+
+pytestmark = [
+    pytest.mark.skipif(not ENVIRONMENT.exists(), reason="no Slurm: bring one up with tests/cluster/up, as root"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="the test cluster's users are root and assize: run the tests as root"),
+    # One after another: each asks for the whole node.
+    pytest.mark.xdist_group("slurm"),
+]
+
+
+class Account:
+    """A user of the cluster, with a checkout and a virtual environment of their own."""
+
+    def __init__(self, user: str, root: Path, environment: Path):
+        self.user, self.root, self.environment = user, root, environment
+
+    def run(self, command: str, check=True, timeout=900) -> subprocess.CompletedProcess:
+        script = f". {ENVIRONMENT}; cd {shlex.quote(str(self.root))}; PATH={self.environment}/bin:$PATH; {command}"
+        shell = ["bash", "-c", script]
+        done = subprocess.run(
+            shell if self.user == "root" else ["runuser", "-u", self.user, "--", *shell],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            cwd="/",
+        )
+        assert not check or done.returncode == 0, f"{command}:\n{done.stdout[-5000:]}\n{done.stderr[-5000:]}"
+        return done
+
+    def snakemake(self, arguments="", **options):
+        return self.run(f"snakemake {arguments} --profile profiles/slurm", **options)
+
+    def slurm_jobs(self) -> dict[str, str]:
+        """Job id -> state, of all of the user's jobs, from accounting."""
+        text = self.run(f"sacct -X --noheader --parsable2 -u {self.user} -S now-1hours --format=JobID,State").stdout
+        return dict(line.split("|") for line in text.split())
+
+
+def copy_of_project(target: Path) -> None:
+    listed = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        capture_output=True,
+        check=True,
+    ).stdout.decode()
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, target / name)
+
+
+@pytest.fixture(scope="module")
+def ordinary():
+    """The user ``assize``, set up as the README says. Its Python is the system's: root's may be out of its reach."""
+    root = Path("/home/assize/assize-test")
+    shutil.rmtree(root, ignore_errors=True)
+    copy_of_project(root)
+    shutil.chown(root, "assize", "assize")
+    subprocess.run(["chown", "-R", "assize:assize", root], check=True)
+    account = Account("assize", root, root / ".venv")
+    account.run("make setup PYTHON=/usr/bin/python3")
+    yield account
+    shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture
+def superuser(tmp_path):
+    copy_of_project(tmp_path / "assize")
+    return Account("root", tmp_path / "assize", Path(sys.executable).parent.parent)
+
+
+def grades_of(account, study="starter") -> list[dict]:
+    return [json.loads(path.read_text()) for path in (account.root / "results" / study).rglob("grade.json")]
+
+
+def check_grades(account, study, jobs: set[str]) -> None:
+    """Every grade was made in an allocation of the study's size, in a job that accounting knows as completed."""
+    grades = grades_of(account, study)
+    assert len(grades) > 0
+    for grade in grades:
+        provenance = grade["provenance"]
+        assert provenance["resource_mode"] == "slurm"
+        slurm = provenance["slurm"]
+        assert (slurm["cpus"], slurm["memory_mb"], slurm["partition"]) == (16, 30720, "main")
+        assert slurm["job_id"] in jobs
+        assert slurm["node"]
+        assert provenance["sandbox"]["lane"] == "bubblewrap"
+        assert "engine_limits" not in provenance["sandbox"]
+    rows = list(csv.DictReader((account.root / "results" / study / "census" / "grades.csv").open()))
+    assert len(rows) == len(grades)
+
+
+def test_an_ordinary_user_runs_the_default_study_and_reruns_one_grade(ordinary):
+    before = ordinary.slurm_jobs()
+    ordinary.snakemake()
+    made = {job: state for job, state in ordinary.slurm_jobs().items() if job not in before}
+    # 12 calibrations, 24 episodes and 24 grades, at most 25 a Slurm job.
+    assert made and set(made.values()) == {"COMPLETED"}
+    assert len(made) == 3
+    check_grades(ordinary, "starter", set(made))
+    census = json.loads((ordinary.root / "results/starter/census/census.json").read_text())
+    verdicts = {row["condition"]: (row["passed"], row["failed"], row["void"]) for row in census["conditions"]}
+    assert verdicts == {"reference": (6, 0, 0), "noop": (0, 6, 0), "wrong": (0, 6, 0), "incomplete": (5, 0, 1)}
+
+    target = "results/starter/episodes/command/wrong/run-length-c/1/grade.json"
+    stamps = {path: path.stat().st_mtime_ns for path in (ordinary.root / "results").rglob("*.json")}
+    before = ordinary.slurm_jobs()
+    (ordinary.root / target).unlink()
+    ordinary.snakemake(target)
+    assert len(ordinary.slurm_jobs()) == len(before) + 1
+    changed = [path for path, stamp in stamps.items() if path.stat().st_mtime_ns != stamp]
+    assert changed == [ordinary.root / target]
+    ordinary.snakemake()
+    assert len(ordinary.slurm_jobs()) == len(before) + 1
+
+
+def test_root_runs_a_study_and_a_cancelled_grade_is_made_again(superuser):
+    """A grade whose job is cancelled while it runs fails its attempt; the target, named, makes it and nothing else."""
+    marker = superuser.root / "slow"
+    marker.touch()
+    suite = json.loads((superuser.root / "config/suites/starter.json").read_text())
+    suite["tasks"] = suite["tasks"][2:3]
+    (superuser.root / "suite.json").write_text(json.dumps(suite))
+    config = {
+        "name": "cancelled",
+        "benchmarks": {"command": {"suite": {"path": "suite.json"}, "calibration": {"repetitions": 1}}},
+        "conditions": {
+            "reference": {"solver": "reference"},
+            # Nothing in it ends before its time is up.
+            "slow": {"solver": "replay", "submissions": {"command": "slow.json"}},
+        },
+    }
+    (superuser.root / "slow.json").write_text(json.dumps({"longest-line-bash": {"longest.sh": "sleep 1; echo no\n"}}))
+    (superuser.root / "study.yaml").write_text(yaml.safe_dump(config))
+    study = "--configfile study.yaml"
+    superuser.snakemake(f"--until snapshot {study}")
+    before = superuser.slurm_jobs()
+    target = "results/cancelled/episodes/command/slow/longest-line-bash/1/grade.json"
+    snakemake = f"snakemake {target} --profile profiles/slurm --retries 0 {study}"
+    script = f". {ENVIRONMENT}; PATH={superuser.environment}/bin:$PATH; exec {snakemake}"
+    controller = subprocess.Popen(["bash", "-c", script], cwd=superuser.root, stderr=subprocess.PIPE, text=True)
+    job = wait_for(lambda: running_grade(superuser, before))
+    superuser.run(f"scancel {job}")
+    _, errors = controller.communicate(timeout=120)
+    assert controller.returncode != 0, errors
+    assert not (superuser.root / target).exists()
+    assert superuser.slurm_jobs()[job].startswith("CANCELLED")
+
+    before = superuser.slurm_jobs()
+    superuser.snakemake(f"{target} {study}")
+    assert len(superuser.slurm_jobs()) == len(before) + 1
+    assert json.loads((superuser.root / target).read_text())["verdict"] == "fail"
+    superuser.snakemake(study)
+    check_grades(superuser, "cancelled", set(superuser.slurm_jobs()))
+
+
+def running_grade(account, before) -> str | None:
+    """The id of a new job once its grade command runs, or None."""
+    text = account.run("squeue --noheader --states=RUNNING --format=%A").stdout
+    started = [job for job in text.split() if job not in before]
+    commands = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    return started[0] if started and re.search(r"command_adapter.py .* grade ", commands) else None
+
+
+def wait_for(condition, seconds=120):
+    deadline = time.time() + seconds
+    while time.time() < deadline:
+        if value := condition():
+            return value
+        time.sleep(0.2)
+    raise AssertionError(f"nothing in {seconds} s")
