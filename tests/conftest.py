@@ -103,3 +103,17 @@ class Project:
             return {}
         table = text.split("Job stats:")[1].split("\n\n")[0].splitlines()[3:]
         return {name: int(count) for name, count in (line.split() for line in table) if name != "total"}
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Name every skipped test, with its reason: a lane that did not run must not read as passed."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if skipped:
+        terminalreporter.section(f"{len(skipped)} skipped, not passed")
+
+
+def pytest_sessionfinish(session, exitstatus):
+    """With ASSIZE_NO_SKIP=1 (CI), a skip is a failure."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("ASSIZE_NO_SKIP") and reporter and reporter.stats.get("skipped") and exitstatus == 0:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

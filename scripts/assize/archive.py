@@ -176,7 +176,7 @@ class _Bounded(io.RawIOBase):
 
 
 def check_members(tar: tarfile.TarFile, bounds: Bounds, below: str = "") -> list[tarfile.TarInfo]:
-    """The members of an archive (those under the folder ``below``, named from there), each checked before any is written.
+    """The members of an archive (of those in the folder ``below``), each checked, before anything is written.
 
     Raises
     ------

@@ -5,16 +5,19 @@ Each is an input that another harness judged wrong. What is stated here is the r
 
 import json
 import os
+import socket
 import uuid
+from dataclasses import replace
 
 import psutil
 import pytest
-from conftest import make_task
 
 from assize.benchmarks.command.calibration import calibrate
 from assize.benchmarks.command.court import judge_files
+from conftest import make_task
 
 SOLUTION = {"solution.sh": "echo 42\n"}
+HOG = "import os, time; x = [os.fork() for _ in range(3)]; y = bytes(1) * (200 << 20); time.sleep(60)"
 HONEST = '[ "$(run-candidate sh solution.sh)" = 42 ]\n'
 
 
@@ -200,17 +203,12 @@ def test_trojan_tools_in_the_candidates_directory_are_not_picked_up(lane, limits
         ("yes", "output"),
         ("sleep 60", "wall"),
         ("python3 -c 'import os\nwhile True: os.fork()'", "processes"),
-        (
-            "python3 -c 'import os\nx = [os.fork() for _ in range(3)]\ny = b\"1\" * (200 << 20)\nimport time; time.sleep(60)'",
-            "memory",
-        ),
+        (f"python3 -c '{HOG}'", "memory"),
         ("while :; do :; done", "cpu"),
         ("i=0; while [ $i -lt 9 ]; do head -c 30M /dev/zero > f$i; i=$((i + 1)); done; sleep 60", "disk"),
     ],
 )
 def test_abuse_ends_at_a_limit_and_is_the_candidates_fail(lane, limits, command, limit):
-    from dataclasses import replace
-
     if limit in ("wall", "processes"):
         limits = replace(limits, wall_s=5)
     if limit == "cpu":
@@ -249,21 +247,25 @@ def test_a_grader_that_cannot_start_is_void_but_a_candidate_cannot_say_so(lane, 
 
 @pytest.mark.parametrize("grader", ["kill -9 $$\n", "exit 2\n", "sleep 60\n"])
 def test_a_grader_that_crashes_or_hangs_is_a_fail(lane, limits, grader):
-    body = judge(lane, make_task(grader, timeout_s=3), SOLUTION, limits_with(limits, 3))
+    body = judge(lane, make_task(grader, timeout_s=3), SOLUTION, replace(limits, wall_s=3))
     assert (body["verdict"], body["score"]) == ("fail", 0.0)
     assert body["detail"]["grader"]["timed_out"] is ("sleep" in grader)
 
 
-def test_no_network_in_either_phase(lane, limits):
-    probe = (
-        "import socket, sys\n"
-        "for target in (('1.1.1.1', 53), ('127.0.0.1', %d)):\n"
-        "    try:\n        socket.create_connection(target, 1)\n        sys.exit(9)\n    except OSError:\n        pass\n"
-    )
-    import socket
+NETWORK = """import socket, sys
+interfaces = [name for _, name in socket.if_nameindex() if name != "lo"]
+try:
+    socket.create_connection(("127.0.0.1", PORT), 1)
+    sys.exit(9)
+except OSError:
+    sys.exit(len(interfaces))
+"""
 
+
+def test_no_network_in_either_phase(lane, limits):
+    """No interface but a loopback of its own: the host's server cannot be reached, nor anything else."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        program = probe % server.getsockname()[1]
+        program = NETWORK.replace("PORT", str(server.getsockname()[1]))
         task = make_task("python3 net.py\n", build="python3 net.py")
         assert judge(lane, task, {**SOLUTION, "net.py": program}, limits)["verdict"] == "pass"
 
@@ -280,12 +282,6 @@ def test_the_suites_canary_in_a_submission_is_a_tamper_flag(lane, limits):
     task = make_task(HONEST, canary="do-not-train-7f3a")
     body = judge(lane, task, {**SOLUTION, "notes.txt": "... do-not-train-7f3a ..."}, limits)
     assert (body["verdict"], body["tamper"]) == ("pass", ["suite_canary_in_submission"])
-
-
-def limits_with(limits, wall_s):
-    from dataclasses import replace
-
-    return replace(limits, wall_s=wall_s)
 
 
 def processes_with(mark: str) -> list:

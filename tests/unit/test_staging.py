@@ -19,6 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+
 from assize import records
 from assize.errors import InfrastructureError, UsageError
 from assize.staging import download, stage

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from assize.errors import InfrastructureError, UsageError
 from assize.staging import push as push_module
 from assize.staging import ssh, stage

@@ -3,16 +3,18 @@
 import csv
 import json
 import os
-import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
+
 from conftest import ROOT
 
 CLUSTER = Path(os.environ.get("ASSIZE_CLUSTER_DIR", "/var/tmp/assize-cluster"))
@@ -51,7 +53,7 @@ class Account:
     def slurm_jobs(self) -> dict[str, str]:
         """Job id -> state, of all of the user's jobs, from accounting."""
         text = self.run(f"sacct -X --noheader --parsable2 -u {self.user} -S now-1hours --format=JobID,State").stdout
-        return dict(line.split("|") for line in text.split())
+        return dict(line.split("|") for line in text.splitlines())
 
 
 def copy_of_project(target: Path) -> None:
@@ -112,8 +114,8 @@ def test_an_ordinary_user_runs_the_default_study_and_reruns_one_grade(ordinary):
     ordinary.snakemake()
     made = {job: state for job, state in ordinary.slurm_jobs().items() if job not in before}
     # 12 calibrations, 24 episodes and 24 grades, at most 25 a Slurm job.
-    assert made and set(made.values()) == {"COMPLETED"}
     assert len(made) == 3
+    assert set(made.values()) == {"COMPLETED"}
     check_grades(ordinary, "starter", set(made))
     census = json.loads((ordinary.root / "results/starter/census/census.json").read_text())
     verdicts = {row["condition"]: (row["passed"], row["failed"], row["void"]) for row in census["conditions"]}
@@ -133,8 +135,6 @@ def test_an_ordinary_user_runs_the_default_study_and_reruns_one_grade(ordinary):
 
 def test_root_runs_a_study_and_a_cancelled_grade_is_made_again(superuser):
     """A grade whose job is cancelled while it runs fails its attempt; the target, named, makes it and nothing else."""
-    marker = superuser.root / "slow"
-    marker.touch()
     suite = json.loads((superuser.root / "config/suites/starter.json").read_text())
     suite["tasks"] = suite["tasks"][2:3]
     (superuser.root / "suite.json").write_text(json.dumps(suite))
@@ -143,7 +143,6 @@ def test_root_runs_a_study_and_a_cancelled_grade_is_made_again(superuser):
         "benchmarks": {"command": {"suite": {"path": "suite.json"}, "calibration": {"repetitions": 1}}},
         "conditions": {
             "reference": {"solver": "reference"},
-            # Nothing in it ends before its time is up.
             "slow": {"solver": "replay", "submissions": {"command": "slow.json"}},
         },
     }
@@ -158,10 +157,12 @@ def test_root_runs_a_study_and_a_cancelled_grade_is_made_again(superuser):
     controller = subprocess.Popen(["bash", "-c", script], cwd=superuser.root, stderr=subprocess.PIPE, text=True)
     job = wait_for(lambda: running_grade(superuser, before))
     superuser.run(f"scancel {job}")
+    wait_for(lambda: superuser.slurm_jobs().get(job, "").startswith("CANCELLED"))
+    # The official executor does not take "CANCELLED by <uid>" for an end: its user ends the controller.
+    controller.send_signal(signal.SIGINT)
     _, errors = controller.communicate(timeout=120)
     assert controller.returncode != 0, errors
     assert not (superuser.root / target).exists()
-    assert superuser.slurm_jobs()[job].startswith("CANCELLED")
 
     before = superuser.slurm_jobs()
     superuser.snakemake(f"{target} {study}")
@@ -173,10 +174,12 @@ def test_root_runs_a_study_and_a_cancelled_grade_is_made_again(superuser):
 
 def running_grade(account, before) -> str | None:
     """The id of a new job once its grade command runs, or None."""
-    text = account.run("squeue --noheader --states=RUNNING --format=%A").stdout
-    started = [job for job in text.split() if job not in before]
-    commands = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    return started[0] if started and re.search(r"command_adapter.py .* grade ", commands) else None
+    for process in psutil.process_iter(["cmdline"]):
+        command = process.info["cmdline"] or []
+        if "scripts/command_adapter.py" in command and "grade" in command:
+            jobs = account.run("squeue --noheader --states=RUNNING --format=%A").stdout.split()
+            return next((job for job in jobs if job not in before), None)
+    return None
 
 
 def wait_for(condition, seconds=120):
