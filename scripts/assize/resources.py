@@ -2,13 +2,40 @@
 
 import os
 import platform
+import re
+import subprocess
 import sys
 
 from assize.errors import UsageError
 
 
-def slurm_allocation(environment=os.environ) -> dict | None:
-    """The Slurm job that this process runs in, or None. ``memory_mb`` is None where Slurm grants all of the node."""
+def slurm_allocation() -> dict | None:
+    """The Slurm job that this process runs in, or None.
+
+    ``memory_mb`` is None where the site does not account for memory. A job step does not always say what memory its
+    job has; Slurm itself is asked then.
+    """
+    allocation = parse_allocation(os.environ)
+    if allocation and allocation["memory_mb"] is None:
+        try:
+            command = ["scontrol", "show", "job", "--oneliner", os.environ["SLURM_JOB_ID"]]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        except (OSError, subprocess.TimeoutExpired):
+            return allocation
+        allocation["memory_mb"] = parse_memory(done.stdout)
+    return allocation
+
+
+def parse_memory(text: str) -> int | None:
+    """MiB of a job, from what ``scontrol show job`` says of it; None if it says nothing."""
+    match = re.search(r"TRES=\S*\bmem=([0-9.]+)([KMGT]?)", text)
+    if match is None:
+        return None
+    return int(float(match[1]) * {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1 << 20}[match[2]])
+
+
+def parse_allocation(environment) -> dict | None:
+    """What a process's environment says of its Slurm job, or None. Pure."""
     if "SLURM_JOB_ID" not in environment:
         return None
     cpus = int(environment.get("SLURM_CPUS_ON_NODE", environment.get("SLURM_JOB_CPUS_PER_NODE", "0").split("(")[0]))

@@ -141,10 +141,14 @@ def _freeze(config: dict, resource_mode: str | None) -> tuple[dict, list[str]]:
         except UsageError as error:
             faults.append(f"benchmarks.{name}.{error.message}")
             continue
+        mode = resource_mode or config.get("resource_mode", "none")
+        if mode == "container" and plan.terms["sandbox"]["lane"] != "container":
+            lane = plan.terms["sandbox"]["lane"]
+            faults.append(f"resource_mode: container has no engine to enforce it in benchmarks.{name}, lane {lane}")
         terms = {
             "benchmark": name,
             "protocol_version": benchmark.protocol_version,
-            "resource_mode": resource_mode or config.get("resource_mode", "none"),
+            "resource_mode": mode,
             "allocation": allocation,
             **plan.terms,
         }

@@ -8,13 +8,16 @@ import os
 import socket
 import uuid
 from dataclasses import replace
+from pathlib import Path
 
 import psutil
 import pytest
 
 from assize.benchmarks.command.calibration import calibrate
 from assize.benchmarks.command.court import judge_files
-from conftest import make_task
+from assize.errors import InfrastructureError
+from assize.sandbox import open_lane
+from conftest import IMAGE, lane_or_skip, make_task
 
 SOLUTION = {"solution.sh": "echo 42\n"}
 HOG = "import os, time; x = [os.fork() for _ in range(3)]; y = bytes(1) * (200 << 20); time.sleep(60)"
@@ -290,3 +293,16 @@ def processes_with(mark: str) -> list:
         if mark in json.dumps(process.info["cmdline"] or []) and process.pid != os.getpid():
             found.append(process)
     return found
+
+
+def test_limits_of_an_engine_are_in_force_or_the_grade_is_void(limits):
+    """As root podman enforces them here. Rootless under cgroups version 1 it ignores them, and only prints that."""
+    lane_or_skip("container")
+    lane = open_lane("container", IMAGE, options={"engine_limits": {"cpus": 1, "memory_mb": 256}})
+    if os.geteuid() == 0 or Path("/sys/fs/cgroup/cgroup.controllers").exists():
+        body = judge(lane, make_task(HONEST), SOLUTION, limits)
+        assert body["verdict"] == "pass"
+        assert body["sandbox"]["engine_limits"] == {"cpus": 1, "memory_mb": 256}
+    else:
+        with pytest.raises(InfrastructureError, match="unlimited"):
+            judge(lane, make_task(HONEST), SOLUTION, limits)

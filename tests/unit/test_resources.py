@@ -3,7 +3,7 @@
 import pytest
 
 from assize.errors import UsageError
-from assize.resources import check_allocation, slurm_allocation
+from assize.resources import check_allocation, parse_allocation, parse_memory
 
 JOB = {
     "SLURM_JOB_ID": "17",
@@ -16,8 +16,8 @@ JOB = {
 
 
 def test_an_allocation_is_read_from_slurms_environment():
-    assert slurm_allocation({}) is None
-    assert slurm_allocation(JOB) == {
+    assert parse_allocation({}) is None
+    assert parse_allocation(JOB) == {
         "job_id": "17",
         "node": "n1",
         "cpus": 16,
@@ -29,14 +29,14 @@ def test_an_allocation_is_read_from_slurms_environment():
 
 def test_an_array_task_is_named_as_sacct_names_it():
     task = JOB | {"SLURM_ARRAY_JOB_ID": "15", "SLURM_ARRAY_TASK_ID": "2"}
-    assert slurm_allocation(task)["job_id"] == "15_2"
+    assert parse_allocation(task)["job_id"] == "15_2"
 
 
 def test_memory_given_by_cpu_and_memory_without_limit():
     by_cpu = {key: value for key, value in JOB.items() if key != "SLURM_MEM_PER_NODE"}
-    assert slurm_allocation(by_cpu | {"SLURM_MEM_PER_CPU": "2000"})["memory_mb"] == 32000
-    assert slurm_allocation(by_cpu)["memory_mb"] is None
-    assert slurm_allocation(JOB | {"SLURM_MEM_PER_NODE": "0"})["memory_mb"] is None
+    assert parse_allocation(by_cpu | {"SLURM_MEM_PER_CPU": "2000"})["memory_mb"] == 32000
+    assert parse_allocation(by_cpu)["memory_mb"] is None
+    assert parse_allocation(JOB | {"SLURM_MEM_PER_NODE": "0"})["memory_mb"] is None
 
 
 @pytest.mark.parametrize("mode", ["none", "container"])
@@ -54,8 +54,21 @@ def test_other_modes_ask_for_no_allocation(mode):
 )
 def test_slurm_mode_refuses_no_allocation_and_a_smaller_one(allocation, message):
     with pytest.raises(UsageError, match=message):
-        check_allocation("slurm", 16, 30720, allocation and slurm_allocation(allocation))
+        check_allocation("slurm", 16, 30720, allocation and parse_allocation(allocation))
 
 
 def test_slurm_mode_runs_in_the_studys_allocation():
-    check_allocation("slurm", 16, 30720, slurm_allocation(JOB))
+    check_allocation("slurm", 16, 30720, parse_allocation(JOB))
+
+
+@pytest.mark.parametrize(
+    ("text", "memory"),
+    [
+        ("JobId=9 MinMemoryNode=30G TRES=cpu=16,mem=30G,node=1,billing=16 Socks/Node=*", 30720),
+        ("JobId=9 ReqTRES=cpu=1,mem=1500M,node=1 AllocTRES=cpu=1,mem=1500M,node=1", 1500),
+        ("JobId=9 TRES=cpu=16,node=1", None),
+        ("", None),
+    ],
+)
+def test_memory_is_read_from_what_scontrol_says(text, memory):
+    assert parse_memory(text) == memory

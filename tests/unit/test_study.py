@@ -77,6 +77,7 @@ def test_all_faults_of_a_config_are_named_at_once():
         ),
         ({"conditions": {"a/b": {"solver": "noop"}}}, "conditions"),
         ({"name": "staged"}, "name"),
+        ({"resource_mode": "container"}, "resource_mode: container has no engine to enforce it in benchmarks.command"),
     ],
 )
 def test_a_name_that_refers_to_nothing_is_a_fault(change, expected):

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import tarfile
+import tempfile
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -157,15 +158,25 @@ class ContainerLane:
         Raises
         ------
         Rejected : it holds more than the disk limit.
+        InfrastructureError : the engine did not hand it out.
         """
+        # Only to wait: podman 4 may have forgotten the exit status of a container that has ended.
+        self._call("wait", name, check=False)
         most = (limits.disk_mb << 20) + (64 << 20)
-        with subprocess.Popen(
-            [self.engine, "cp", f"{name}:/{CASE}", "-"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        ) as process:
+        with (
+            tempfile.TemporaryFile() as errors,
+            subprocess.Popen(
+                [self.engine, "cp", f"{name}:/{CASE}", "-"], stdout=subprocess.PIPE, stderr=errors
+            ) as process,
+        ):
             data = process.stdout.read(most + 1)
-            process.kill()
-        if len(data) > most:
-            raise Rejected(f"it left more than {limits.disk_mb} MiB behind")
+            if len(data) > most:
+                process.kill()
+                raise Rejected(f"it left more than {limits.disk_mb} MiB behind")
+            if process.wait():
+                errors.seek(0)
+                message = errors.read(500).decode(errors="replace").strip()
+                raise InfrastructureError("engine_failed", f"{self.engine} cp: {message}")
         return data
 
     def _ended(self, name: str, outcome: Outcome, case: bytes) -> Outcome:
@@ -177,10 +188,11 @@ class ContainerLane:
         """
         if outcome.limit:
             return outcome
-        told = read_member(case, f"{CASE}/end", 64)
+        told = read_member(case, f"{CASE}/end", 256)
         if told:
-            exit_status, survivors = map(int, told.split())
-            return replace(outcome, exit_status=exit_status, survivors=survivors)
+            exit_status, survivors, *in_force = told.decode().split()
+            check_limits(self.engine_limits, in_force)
+            return replace(outcome, exit_status=int(exit_status), survivors=int(survivors))
         state = json.loads(self._call("inspect", name).stdout)[0]["State"]
         if state.get("OOMKilled"):
             return replace(outcome, exit_status=None, limit="memory")
@@ -223,6 +235,27 @@ class Container:
 
     def stop(self) -> None:
         self.lane._call("kill", "--signal", "KILL", self.name, check=False)
+
+
+def check_limits(asked: dict | None, in_force: list[str]) -> None:
+    """Compare what the engine was asked to enforce with what was in force inside: memory bytes, CPU quota and period.
+
+    Raises
+    ------
+    InfrastructureError : the engine ignored it, as rootless podman does under cgroups version 1.
+    """
+    if not asked:
+        return
+    wanted = [str(asked["memory_mb"] << 20), asked["cpus"]]
+    memory, quota, period = [*in_force, "", "", ""][:3]
+    cpus = int(quota) / int(period) if quota.isdigit() and period.isdigit() else None
+    if [memory, cpus] != wanted:
+        raise InfrastructureError(
+            "limits_not_enforced",
+            f"--resource-mode container: asked for {wanted[1]} CPUs and {wanted[0]} bytes, inside there are "
+            f"{cpus or 'unlimited'} CPUs and {memory or 'unlimited'} bytes",
+            "this engine does not enforce limits here; use --resource-mode slurm or none",
+        )
 
 
 def pack_case(phase: Phase) -> bytes:
