@@ -265,3 +265,19 @@ def test_sigterm_ends_the_sandbox_and_leaves_nothing_half_written(small, tmp_pat
     assert [sleeper for sleeper in sleepers if sleeper.is_running() and sleeper.status() != "zombie"] == []
     folder = small.grade("agent", "longest-line-bash").parent
     assert sorted(path.name for path in folder.iterdir()) == ["prepared.json", "workspace"]
+
+
+def test_a_public_suite_is_staged_and_its_graders_are_found_to_expose_the_oracle(project):
+    done = project.snakemake("--configfile", "config/studies/command-public.yaml", check=False)
+    if "no_source" in done.stdout + done.stderr:
+        pytest.skip("PyPI cannot be reached")
+    assert done.returncode == 0, done.stderr
+    results = project.root / "results"
+    (receipt,) = results.glob("staged/*/coding_command_starter.json.json")
+    assert json.loads(receipt.read_text())["source"]["pypi"] == "agent-learning-kit"
+    census = json.loads((results / "command-public/census/census.json").read_text())
+    verdicts = {row["condition"]: (row["passed"], row["failed"], row["void"]) for row in census["conditions"]}
+    assert verdicts == {"reference": (2, 0, 0), "noop": (0, 2, 0)}
+    assert census["oracle_exposed"] == ["command/shout-bash", "command/sum-stdin-python"]
+    for path in results.rglob("grade.json"):
+        assert json.loads(path.read_text())["oracle_exposed"] is True
