@@ -55,9 +55,8 @@ def make_task(grader: str, **fields) -> Task:
     return Task(**defaults | fields)
 
 
-@pytest.fixture
-def project(tmp_path):
-    """A copy of the project's tracked files, as in a clone, to run workflows in."""
+def copy_project(target: Path) -> Path:
+    """Copy the project's files to ``target`` as a clone would have them, what is not yet committed included."""
     listed = subprocess.run(
         ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         capture_output=True,
@@ -65,10 +64,15 @@ def project(tmp_path):
     ).stdout.decode()
     for name in filter(None, listed.split("\0")):
         if (ROOT / name).is_file():
-            target = tmp_path / "project" / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, target)
-    return Project(tmp_path / "project")
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, target / name)
+    return target
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A checkout of the project to run workflows in."""
+    return Project(copy_project(tmp_path / "project"))
 
 
 class Project:

@@ -15,7 +15,7 @@ import psutil
 import pytest
 import yaml
 
-from conftest import ROOT
+from conftest import copy_project
 
 CLUSTER = Path(os.environ.get("ASSIZE_CLUSTER_DIR", "/var/tmp/assize-cluster"))
 ENVIRONMENT = CLUSTER / "env"
@@ -56,24 +56,12 @@ class Account:
         return dict(line.split("|") for line in text.splitlines())
 
 
-def copy_of_project(target: Path) -> None:
-    listed = subprocess.run(
-        ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        capture_output=True,
-        check=True,
-    ).stdout.decode()
-    for name in filter(None, listed.split("\0")):
-        if (ROOT / name).is_file():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, target / name)
-
-
 @pytest.fixture(scope="module")
 def ordinary():
     """The user ``assize``, set up as the README says. Its Python is the system's: root's may be out of its reach."""
     root = Path("/home/assize/assize-test")
     shutil.rmtree(root, ignore_errors=True)
-    copy_of_project(root)
+    copy_project(root)
     shutil.chown(root, "assize", "assize")
     subprocess.run(["chown", "-R", "assize:assize", root], check=True)
     account = Account("assize", root, root / ".venv")
@@ -84,8 +72,7 @@ def ordinary():
 
 @pytest.fixture
 def superuser(tmp_path):
-    copy_of_project(tmp_path / "assize")
-    return Account("root", tmp_path / "assize", Path(sys.executable).parent.parent)
+    return Account("root", copy_project(tmp_path / "assize"), Path(sys.executable).parent.parent)
 
 
 def grades_of(account, study="starter") -> list[dict]:
