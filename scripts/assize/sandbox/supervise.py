@@ -220,91 +220,115 @@ def supervise(
     -------
     (Outcome, status) : ``status`` is what came through the status descriptor.
     """
-    import psutil
-
-    ours, theirs = socket.socketpair()
-    status, status_w = os.pipe()
-    started = time.monotonic()
-    process = subprocess.Popen(
-        [part.format(status=status_w) if part == "{status}" else part for part in argv],
-        stdin=subprocess.DEVNULL if engine else theirs,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        pass_fds=(status_w,) if "{status}" in argv else (),
-        preexec_fn=None if engine else lambda: prepare_process(limits),
-        start_new_session=True,
-        **popen,
-    )
-    theirs.close()
-    os.close(status_w)
-    watch = None if engine else Watch(psutil.Process(process.pid), limits, work)
-    output, status_data, limit, survivors = BoundedOutput(), bytearray(), None, 0
-    selector = selectors.DefaultSelector()
-    selector.register(process.stdout, selectors.EVENT_READ, output.add)
-    selector.register(status, selectors.EVENT_READ, status_data.extend)
-    if not engine:
-        selector.register(ours, selectors.EVENT_READ, None)
-    next_watch, waiting = started + WATCH_S, True
+    session = _Session(argv, limits, work, machinery, kill_tree, engine, popen)
     try:
-        while process.poll() is None and not limit:
-            for key, _ in selector.select(WATCH_S if waiting else 0.002):
-                if key.data is None:
-                    survivors = sum(map(_alive, watch.members())) - machinery
-                    if kill_tree:
-                        watch.kill_members()
-                    selector.unregister(ours)
-                    ours.close()
-                    waiting = False
-                else:
-                    _read(selector, key)
-            now = time.monotonic()
-            if now - started > limits.wall_s:
-                limit = "wall"
-            elif output.total >> 20 >= limits.output_mb:
-                limit = "output"
-            elif waiting and now >= next_watch:
-                next_watch = now + WATCH_S
-                watch = watch or engine.watch()
-                limit = watch.crossed() if watch else None
+        limit = session.run()
     finally:
-        if watch:
-            watch.members()
-        if engine:
-            engine.stop()
-        if kill_tree:
-            watch.kill_members()
-        process.kill()
-        process.wait()
-        seconds = time.monotonic() - started
-        if watch:
-            watch.wait_until_gone()
-        if not engine and waiting:
-            selector.unregister(ours)
-        ours.close()
-        _drain(selector)
-        selector.close()
-        os.close(status)
-        process.stdout.close()
-    if limit is None and process.returncode == 128 + signal.SIGXCPU:
-        limit = "cpu"
-    exit_status = None if limit else process.returncode
-    outcome = Outcome(exit_status, limit, seconds, output.value(), output.total, max(0, survivors))
-    return outcome, bytes(status_data)
+        session.end()
+    return session.outcome(limit), bytes(session.status)
 
 
-def _read(selector, key) -> None:
-    data = os.read(key.fd, 1 << 16)
-    if data:
-        key.data(data)
-    else:
-        selector.unregister(key.fileobj)
+class _Session:
+    """One supervised command: its first process, its pipes, and the watch over what it started."""
 
+    def __init__(self, argv, limits, work, machinery, kill_tree, engine, popen):
+        import psutil
 
-def _drain(selector) -> None:
-    """Read what the pipes still hold. Every writer is dead, so this ends."""
-    while selector.get_map() and (ready := selector.select(0)):
+        self.limits, self.machinery, self.kill_tree, self.engine = limits, machinery, kill_tree, engine
+        self.output, self.status, self.survivors = BoundedOutput(), bytearray(), 0
+        self.wrapper, theirs = socket.socketpair()
+        self.status_pipe, status_w = os.pipe()
+        self.started = time.monotonic()
+        self.process = subprocess.Popen(
+            [part.format(status=status_w) if part == "{status}" else part for part in argv],
+            stdin=subprocess.DEVNULL if engine else theirs,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=(status_w,) if "{status}" in argv else (),
+            preexec_fn=None if engine else lambda: prepare_process(limits),
+            start_new_session=True,
+            **popen,
+        )
+        theirs.close()
+        os.close(status_w)
+        self.watch = None if engine else Watch(psutil.Process(self.process.pid), limits, work)
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(self.process.stdout, selectors.EVENT_READ, self.output.add)
+        self.selector.register(self.status_pipe, selectors.EVENT_READ, self.status.extend)
+        if not engine:
+            self.selector.register(self.wrapper, selectors.EVENT_READ, self._release)
+
+    def run(self) -> str | None:
+        """Return when the process has ended, or with the limit that it crossed."""
+        next_watch = self.started + WATCH_S
+        while self.process.poll() is None:
+            # Once released, the wrapper ends at once: worth a closer look than the watch's.
+            self._read(WATCH_S if self.engine or self._waits() else 0.002)
+            now = time.monotonic()
+            if now - self.started > self.limits.wall_s:
+                return "wall"
+            if self.output.total >> 20 >= self.limits.output_mb:
+                return "output"
+            if now >= next_watch:
+                next_watch = now + WATCH_S
+                self.watch = self.watch or self.engine.watch()
+                if self.watch and (limit := self.watch.crossed()):
+                    return limit
+        return None
+
+    def end(self) -> None:
+        """Kill what is left, wait until it is gone, and take the rest of the output: every writer is dead then."""
+        if self.watch:
+            self.watch.members()
+        if self.engine and self.process.poll() is None:
+            self.engine.stop()
+        if self.kill_tree:
+            self.watch.kill_members()
+        self.process.kill()
+        self.process.wait()
+        self.seconds = time.monotonic() - self.started
+        if self.watch:
+            self.watch.wait_until_gone()
+        self._forget(self.wrapper)
+        self.wrapper.close()
+        while self.selector.get_map() and self._read(0):
+            pass
+        self.selector.close()
+        os.close(self.status_pipe)
+        self.process.stdout.close()
+
+    def outcome(self, limit: str | None) -> Outcome:
+        if limit is None and self.process.returncode == 128 + signal.SIGXCPU:
+            limit = "cpu"
+        exit_status = None if limit else self.process.returncode
+        output = self.output
+        return Outcome(exit_status, limit, self.seconds, output.value(), output.total, self.survivors)
+
+    def _waits(self) -> bool:
+        return self.wrapper in {key.fileobj for key in self.selector.get_map().values()}
+
+    def _release(self, _) -> None:
+        """The command itself has ended: count what it left behind, then let the wrapper end."""
+        self.survivors = max(0, sum(map(_alive, self.watch.members())) - self.machinery)
+        if self.kill_tree:
+            self.watch.kill_members()
+        self._forget(self.wrapper)
+        self.wrapper.shutdown(socket.SHUT_RDWR)
+
+    def _forget(self, channel) -> None:
+        if channel in {key.fileobj for key in self.selector.get_map().values()}:
+            self.selector.unregister(channel)
+
+    def _read(self, timeout: float) -> bool:
+        """Take what is there to read; whether anything was."""
+        ready = self.selector.select(timeout)
         for key, _ in ready:
-            _read(selector, key)
+            data = os.read(key.fd, 1 << 16)
+            if data:
+                key.data(data)
+            else:
+                self._forget(key.fileobj)
+        return bool(ready)
 
 
 def read_reward(grader_dir: Path) -> tuple[bytes | None, str | None]:
