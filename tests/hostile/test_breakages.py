@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -224,6 +225,17 @@ def test_abuse_ends_at_a_limit_and_is_the_candidates_fail(lane, limits, command,
     assert build["limit"] in allowed
     assert build["exit"] != 0
     assert len(build["output_tail"]) <= 2000
+
+
+def test_a_neighbour_with_many_processes_is_no_candidates_failure(lane, limits):
+    """Another sandbox of the same user, at its own limit: what one may start does not depend on the other."""
+    crowd = "i=0; while [ $i -lt 50 ]; do sleep 20 & i=$((i + 1)); done; wait"
+    with ThreadPoolExecutor() as pool:
+        neighbour = pool.submit(judge, lane, make_task(HONEST, build=crowd), SOLUTION, replace(limits, wall_s=8))
+        build = "i=0; while [ $i -lt 40 ]; do sleep 1 & i=$((i + 1)); done; wait"
+        for _ in range(2):
+            assert judge(lane, make_task(HONEST, build=build), SOLUTION, limits)["verdict"] == "pass"
+        assert neighbour.result()["scoring_status"] == "build_timed_out"
 
 
 def test_one_file_cannot_outgrow_its_limit(lane, limits):

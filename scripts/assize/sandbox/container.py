@@ -27,6 +27,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LABEL = "assize.lane"
 ENGINES = ("podman", "docker")
 PATIENCE_S = 120
+MACHINERY = 2  # init, and setpriv before it becomes the command
 
 
 class ContainerLane:
@@ -123,7 +124,9 @@ class ContainerLane:
             "data": memory,
             "fsize": limits.file_mb << 20,
             "nofile": 1024,
-            "nproc": limits.processes,
+            # The kernel counts this one for the user over all containers: it is only a backstop, where cgroups do not
+            # count for the container alone (below). The watch counts in any case.
+            "nproc": 4096,
         }
         environment = {"HOME": "/tmp", "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1", "PATH": PATH}
         if role == "grader":
@@ -139,6 +142,7 @@ class ContainerLane:
             *("--cap-drop", "all", "--security-opt", "no-new-privileges"),
             # To hand /case/work to the candidate, to become the candidate, and to pass by what it closed to others.
             *("--cap-add", "CHOWN", "--cap-add", "SETUID", "--cap-add", "SETGID", "--cap-add", "DAC_OVERRIDE"),
+            *("--pids-limit", str(limits.processes + MACHINERY)),
             *("--user", "0:0", "--tmpfs", f"/tmp:rw,exec,nosuid,nodev,mode=1777,size={limits.disk_mb}m"),
         ]
         if self.engine == "podman":
