@@ -58,7 +58,8 @@ def run_code(codes: dict[str, str], cases: tuple[str, ...] = (), *, on: str = "b
 
 def in_runtime(code: str):
     """What a snippet leaves in ``result``, run by the runtime's Python beside the stand-in: a JSON value."""
-    script = f"import json, sys\nsys.path.insert(0, {str(court.RUNTIME)!r})\n{code}\nprint(json.dumps(result))"
+    places = [str(court.RUNTIME), str(court.STAND_IN)]
+    script = f"import json, sys\nsys.path[:0] = {places!r}\n{code}\nprint(json.dumps(result))"
     done = subprocess.run([runtime().python, "-c", script], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from assize.benchmarks.scicode.extraction import Extracted, extract, has_fence, strip_fences
 from assize.benchmarks.scicode.problems import Problem, Step
-from assize.benchmarks.scicode.runtime.scicode.parse.parse import extract_function_name, get_function_from_code
+from assize.benchmarks.scicode.runtime.standin.scicode.parse.parse import extract_function_name, get_function_from_code
 
 CONTEXTS = ("reference", "self")
 SPECIALS = ("verbatim", "official")

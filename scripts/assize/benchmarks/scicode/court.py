@@ -17,6 +17,7 @@ from assize.records import ROOT, sha256_file, strict_json
 from assize.sandbox import Limits, Phase
 
 RUNTIME = Path(__file__).parent / "runtime"
+STAND_IN = RUNTIME / "standin"
 LOCK = ROOT / "envs" / "scicode.lock"
 VENV = ".venv-scicode"
 STAMP = ".assize-lock"
@@ -73,7 +74,7 @@ def runtime_files(stand_in: bool = True) -> dict[str, str]:
     return {
         str(path.relative_to(RUNTIME)): path.read_text(encoding="utf-8")
         for path in sorted(RUNTIME.rglob("*.py"))
-        if stand_in or "scicode" not in path.relative_to(RUNTIME).parts
+        if stand_in or not path.is_relative_to(STAND_IN)
     }
 
 
@@ -110,8 +111,6 @@ def run_programs(
     ------
     InfrastructureError : the runner did not start or did not finish, through no limit of the candidate's.
     """
-    if not programs:
-        return {}
     limits = DEFAULT_STEP_LIMITS | limits
     expected_s = expected_s or {}
     job = {
@@ -234,7 +233,7 @@ def survey(runtime: Runtime, path, cases: dict[str, int]) -> dict:
 
 @contextmanager
 def core_slots(wanted: int, cpus: int | None):
-    """Hold between 1 and ``wanted`` of this node's cores for steps; yields how many.
+    """Hold between 1 and ``wanted`` (at least 1) of this node's cores for steps; yields how many.
 
     All the evaluators of a user in one Slurm job (or, outside one, on one machine) share as many slots as there are
     cores, so that steps that run at once are never more than the cores that are there for them.

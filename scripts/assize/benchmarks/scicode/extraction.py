@@ -8,7 +8,7 @@ to code" and its conformance cases A and B.
 import re
 from dataclasses import dataclass
 
-from assize.benchmarks.scicode.runtime.scicode.parse.parse import extract_function_name, get_function_from_code
+from assize.benchmarks.scicode.runtime.standin.scicode.parse.parse import extract_function_name, get_function_from_code
 
 EXTRACTIONS = ("function", "script")
 PYTHON_TAGS = ("python", "py", "python3")

@@ -115,7 +115,7 @@ def main(arguments: list[str]) -> None:
     elif verb == "join":
         join(first, rest)
     else:
-        sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+        sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "standin"))
         with open(rest[0]) as file:
             print(json.dumps(survey(first, json.load(file))))
 

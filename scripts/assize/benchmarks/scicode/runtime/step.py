@@ -136,7 +136,7 @@ def _script(step: dict, job: dict, targets, token: str, events: int, status: int
     with open(path, "w", encoding="utf-8", errors="surrogatepass") as file:
         file.write(step["program"])
     sys.argv = [path]
-    sys.path[:] = [folder, *(place for place in sys.path if place != oracle)]
+    sys.path[:] = [folder, *(place for place in sys.path if not place.startswith(oracle))]
     module = types.ModuleType("__main__")
     namespace = module.__dict__
     namespace.update(__file__=path, __builtins__=builtins, __cached__=None, __annotations__={})
@@ -181,7 +181,7 @@ def _script(step: dict, job: dict, targets, token: str, events: int, status: int
 def _is_harness(module, oracle: str) -> bool:
     """Whether a module is the harness's own: a script would not find it, but for the ``scicode`` package."""
     place = getattr(module, "__file__", None) or ""
-    return place.startswith(oracle) and not place.startswith(os.path.join(oracle, "scicode"))
+    return place.startswith(oracle) and not place.startswith(os.path.join(oracle, "standin"))
 
 
 def _derive(step: dict, job: dict, namespace: dict, path: str, report, token: str) -> None:
