@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from assize.benchmarks.scicode import court
 from assize.benchmarks.scicode.composition import Program
-from assize.benchmarks.scicode.runtime.runner import judge, lines_of
+from assize.benchmarks.scicode.runtime.reports import judge, lines_of
 from scicode_support import lane, needs_runtime, problem, run_code, runtime, step
 
 pytestmark = [needs_runtime, pytest.mark.xdist_group("scicode-running")]

@@ -6,6 +6,7 @@ from importlib import resources
 from pathlib import Path
 
 from assize.benchmarks import Benchmark, Plan
+from assize.benchmarks.scicode.signatures import HARNESS_FAULTS
 from assize.errors import InfrastructureError, UsageError
 from assize.records import digest, sha256_file, strict_json, write_atomic
 from assize.study import staged_path
@@ -27,6 +28,7 @@ class ScicodeBenchmark(Benchmark):
     name = "scicode"
     protocol_version = "1"
     admission = "each"
+    harness_faults = HARNESS_FAULTS
 
     def plan(self, section: dict, datasets: dict) -> Plan:
         from assize.benchmarks.scicode.court import VENV, lock_digest
@@ -166,6 +168,11 @@ class ScicodeBenchmark(Benchmark):
         from assize.benchmarks.scicode.verdicts import grade
 
         return grade(context, _problem(context, episode.instance), archive, evidence)
+
+    def summary(self, grades: dict) -> dict:
+        from assize.benchmarks.scicode.scores import summary
+
+        return summary(grades)
 
     def add_verbs(self, verbs) -> None:
         from assize.benchmarks.scicode.verbs import add_verbs

@@ -28,18 +28,25 @@ from scipy.spatial.distance import pdist
 from scipy.special import erfc
 """
 
-# Looks where the harness keeps the targets. It must find nothing, and must not see the harness's processes either.
+# Looks where the harness keeps the targets, in every lane, as a hostile candidate would. It must find nothing.
 ORACLE = """\
 import os
-found = [name for name in ("/grader", "/assize") if os.path.isdir(name) and os.listdir(name)]
+places = ["/grader", "/case/grader"]
 for name in os.listdir("/proc"):
     if name.isdigit():
-        with open(f"/proc/{name}/cmdline", "rb") as file:
-            found += [name] if b"runner.py" in file.read() and name != str(os.getpid()) and name != "1" else []
+        places += [f"/proc/{name}/root/grader", f"/proc/{name}/root/case/grader"]
         try:
-            found += [f"{name}: {item}" for item in os.listdir(f"/proc/{name}/root/grader")]
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                words = file.read().decode("utf-8", "replace").split("\\0")
         except OSError:
-            pass
+            continue
+        places += [os.path.dirname(word) for word in words if word.endswith("/runner.py")]
+found = []
+for place in places:
+    try:
+        found += [f"{place}/{name}" for name in os.listdir(place)]
+    except OSError:
+        pass
 assert not found, found
 """
 

@@ -28,6 +28,8 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 # Official: 1800 s a step. 10.11's reference needs 2.4 GB.
 DEFAULT_STEP_LIMITS = {"wall_s": 1800, "memory_mb": 4096, "output_mb": 16, "disk_mb": 1024, "processes": 256}
 START_S = 120.0
+# How a step is kept from the harness and from the other steps, inside the sandbox that the lane makes.
+ISOLATION = {"bubblewrap": "namespaces", "container": "users", "subprocess": "none"}
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ class Runtime:
         return f"{self.folder}:{INSIDE}"
 
     def python_in(self, lane) -> str:
-        return f"{INSIDE}/bin/python" if lane.name == "bubblewrap" else self.python
+        """The Python to run in a lane: a container brings its own."""
+        return {"bubblewrap": f"{INSIDE}/bin/python", "container": "python3"}.get(lane.name, self.python)
 
     def provenance(self) -> dict:
         return {"official_runtime": False, "runtime_lock": self.lock}
@@ -115,7 +118,7 @@ def run_programs(
     expected_s = expected_s or {}
     job = {
         "mode": "derive" if derive_to else "grade",
-        "isolation": "none" if lane.name == "subprocess" else "namespaces",
+        "isolation": ISOLATION[lane.name],
         "targets": "targets.h5" if targets is not None else None,
         "dependencies": problem.dependencies,
         "workers": max(1, min(workers, len(programs))),

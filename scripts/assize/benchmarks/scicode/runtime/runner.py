@@ -16,19 +16,24 @@ import signal
 import sys
 import time
 
+import users
+from reports import judge, lines_of
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Looked at last: where the official package is installed, that is the one.
 STAND_IN = os.path.join(HERE, "standin")
 WATCH_S = 0.2
 KEEP_BYTES = 4096  # of each end of a step's output
 MAX_EVENT_BYTES = 1 << 16
+FIRST_USER = 20_000
 
 
 class Running:
     """One step that runs: its processes, what it printed, what it reported."""
 
-    def __init__(self, step: dict, job: dict):
-        self.step, self.job = step, job
+    def __init__(self, step: dict, job: dict, number: int):
+        # In a container a step is a user of its own.
+        self.step, self.job = step, job | {"user": FIRST_USER + number}
         self.started = time.monotonic()
         self.head, self.tail, self.printed = b"", b"", 0
         self.events, self.status = b"", b""
@@ -86,6 +91,12 @@ class Running:
                 kill(self.pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
+        self.end_user()
+
+    def end_user(self) -> None:
+        """Kill what the step's user left running, where no PID namespace takes it along."""
+        if self.job["isolation"] == "users":
+            users.kill_all(self.job["user"])
 
     def has_ended(self, wait: bool = False) -> bool:
         """Whether the step's first process has ended."""
@@ -103,60 +114,6 @@ class Running:
             "output": output.decode("utf-8", "replace"),
             "output_bytes": self.printed,
         }
-
-
-def lines_of(data: bytes) -> list[dict]:
-    """The JSON objects of a report, one a line; what is none becomes ``{"garbled": true}``."""
-    found = []
-    for line in data.splitlines():
-        try:
-            value = json.loads(line)
-            found.append(value if isinstance(value, dict) else {"garbled": True})
-        except ValueError:
-            found.append({"garbled": True})
-    return found
-
-
-def judge(events: list[dict], status: list[dict], limit: str | None) -> dict:
-    """From a step's reports to its verdict. Pure.
-
-    A pass needs the end-of-cases mark, which carries a token that only the step's trusted processes were given, and
-    nothing that contradicts it. ``harness`` is set where the machinery failed: then there is no verdict.
-    """
-    token = next((item["token"] for item in status if "token" in item), None)
-    flags = sorted({str(item["flag"])[:40] for item in events if "flag" in item})
-    errors = [item for item in events if "error" in item]
-    ends = [item for item in events if "end" in item]
-    ended = next((item for item in status if "exit" in item), {})
-    harness = next((item["harness"] for item in status if "harness" in item), None)
-    if any("garbled" in item for item in events) or any(item["end"] != token for item in ends):
-        flags.append("forged_report")
-    passed = (
-        len(ends) == 1 and ends[0]["end"] == token and not errors and limit is None and "forged_report" not in flags
-    )
-    signature = phase = origin = None
-    if not passed:
-        phase, origin = "program", "code"
-        if limit:
-            signature = f"over the {limit} limit"
-        elif errors:
-            signature = str(errors[0]["error"])
-            phase, origin = str(errors[0].get("phase")), str(errors[0].get("origin"))
-        elif ended.get("exit", 0) < 0:
-            signature = f"killed by {signal.Signals(-ended['exit']).name}"
-        else:
-            signature = "early exit"
-            if ended.get("exit") == 0:
-                flags.append("early_exit")
-    return {
-        "passed": passed,
-        "signature": signature,
-        "phase": phase,
-        "origin": origin,
-        "flags": sorted(set(flags)),
-        "survivors": ended.get("survivors", 0),
-        "harness": harness,
-    }
 
 
 def resident_mb(root: int) -> int:
@@ -187,7 +144,7 @@ def resident_mb(root: int) -> int:
 def warm_up(dependencies: str) -> None:
     """Import what every step of the problem will import. What fails here fails in each step, where it is recorded."""
     # The harness's own too: where a step runs, its files are out of reach.
-    for name in ("h5py", "audit", "derivation", "h5file", "namespaces", "step"):
+    for name in ("h5py", "audit", "derivation", "h5file", "namespaces", "step", "users"):
         importlib.import_module(name)
     with contextlib.suppress(ImportError):
         import scicode.compare.cmp
@@ -217,7 +174,7 @@ def main() -> None:
     next_watch = 0.0
     while waiting or running:
         while waiting and len(running) < job["workers"]:
-            started = Running(waiting.pop(0), job)
+            started = Running(waiting.pop(0), job, len(results) + len(running))
             running[started.pid] = started
             for descriptor in started.pipes:
                 selector.register(descriptor, selectors.EVENT_READ, started)
@@ -233,6 +190,8 @@ def main() -> None:
                     item.limit = limit
                     item.end()
         for item in list(running.values()):
+            if item.pipes and job["isolation"] == "users" and item.has_ended():
+                item.end_user()
             if item.pipes and job["isolation"] == "none" and item.has_ended():
                 # No namespace takes along what the step left behind: the lane does, at the end.
                 for descriptor in list(item.pipes):

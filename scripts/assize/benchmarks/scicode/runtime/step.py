@@ -13,6 +13,9 @@ import sys
 import traceback
 import types
 
+import namespaces
+import users
+
 MAX_SIGNATURE = 300
 _write, _dumps = os.write, json.dumps
 
@@ -35,14 +38,11 @@ def run(step: dict, job: dict, events: int, status: int, output: int) -> None:
         token = os.urandom(16).hex()
         _tell(status, {"token": token})
         targets = _read_targets(step, job, events)
-        isolated = job["isolation"] == "namespaces"
-        if isolated:
-            import namespaces
-
+        if job["isolation"] == "namespaces":
             namespaces.enter_namespaces()
         init = os.fork()
         if init == 0:
-            _init(step, job, targets, token, events, status, isolated)
+            _init(step, job, targets, token, events, status)
         _, ended = os.waitpid(init, 0)
         os._exit(0 if ended == 0 else 1)
     except BaseException as error:
@@ -67,25 +67,30 @@ def _read_targets(step: dict, job: dict, events: int) -> list | None:
         os._exit(0)
 
 
-def _init(step: dict, job: dict, targets, token: str, events: int, status: int, isolated: bool) -> None:
+def _init(step: dict, job: dict, targets, token: str, events: int, status: int) -> None:
     """The second process: make the place, start the script, wait for it, say how it ended. Does not return."""
+    folder, survivors = os.getcwd(), 0
     try:
-        if isolated:
-            import namespaces
-
+        if job["isolation"] == "namespaces":
+            folder = "/work"
             namespaces.die_with_parent()
             hidden = [os.path.dirname(os.path.abspath(__file__)), "/assize"]
             # Derived targets are written to the working directory; candidates get an empty one each.
             hidden += [] if job["mode"] == "derive" else ["/work"]
             namespaces.arrange_files(hidden, job["disk_mb"])
             namespaces.set_dumpable(False)
+        elif job["isolation"] == "users":
+            folder = users.make_home(job["user"])
         script = os.fork()
         if script == 0:
-            _become_script(job, isolated)
-            _script(step, job, targets, token, events, status)
+            _become_script(job)
+            _script(step, job, targets, token, events, status, folder)
         os.close(events)
         _, ended = os.waitpid(script, 0)
-        survivors = _count_alive() - 1 if isolated else 0
+        if job["isolation"] == "namespaces":
+            survivors = users.alive(os.getuid()) - 1
+        elif job["isolation"] == "users":
+            survivors = users.alive(job["user"])
         _tell(status, {"exit": os.waitstatus_to_exitcode(ended), "survivors": survivors})
         os._exit(0)
     except BaseException as error:
@@ -93,30 +98,19 @@ def _init(step: dict, job: dict, targets, token: str, events: int, status: int, 
         os._exit(1)
 
 
-def _count_alive() -> int:
-    """How many processes the PID namespace has, this one included; the dead that nobody waited for do not count."""
-    alive = 0
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    alive += file.read().rpartition(b")")[2].split()[0] != b"Z"
-            except OSError:
-                continue
-    return alive
-
-
-def _become_script(job: dict, isolated: bool) -> None:
+def _become_script(job: dict) -> None:
     """Limits, no capabilities, fresh random streams: as if this process had been started for the script alone."""
-    if isolated:
-        import namespaces
-
+    if job["isolation"] == "namespaces":
         namespaces.drop_capabilities()
+    elif job["isolation"] == "users":
+        users.become(job["user"])
+    if job["isolation"] != "none":
+        # A change of user or of capabilities undoes both.
         namespaces.die_with_parent()
         namespaces.set_dumpable(True)
     limits = {resource.RLIMIT_DATA: job["memory_mb"] << 20, resource.RLIMIT_CORE: 0}
-    if isolated:
-        # Counted in this user namespace alone: one step's processes are no other step's failure.
+    if job["isolation"] != "none":
+        # Counted in this user namespace, or for this user, alone: one step's processes are no other step's failure.
         limits[resource.RLIMIT_NPROC] = job["processes"]
     for name, value in limits.items():
         _, hard = resource.getrlimit(name)
@@ -127,9 +121,8 @@ def _become_script(job: dict, isolated: bool) -> None:
         sys.modules["numpy"].random.seed()
 
 
-def _script(step: dict, job: dict, targets, token: str, events: int, status: int) -> None:
+def _script(step: dict, job: dict, targets, token: str, events: int, status: int, folder: str) -> None:
     """The third process: run the program and the cases, report, end. Does not return once the program has begun."""
-    folder = "/work" if job["isolation"] == "namespaces" else os.getcwd()
     os.chdir(folder)
     path = os.path.join(folder, f"{step['id']}.py")
     oracle = os.path.dirname(os.path.abspath(__file__))
