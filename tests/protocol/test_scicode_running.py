@@ -7,7 +7,7 @@ import pytest
 from assize.benchmarks.scicode import court
 from assize.benchmarks.scicode.composition import Program
 from assize.benchmarks.scicode.runtime.reports import judge, lines_of
-from scicode_support import lane, needs_runtime, problem, run_code, runtime, step
+from scicode_support import lane_of, needs_runtime, problem, run_code, runtime, step
 
 pytestmark = [needs_runtime, pytest.mark.xdist_group("scicode-running")]
 
@@ -21,6 +21,7 @@ if os.fork() == 0:
     if os.fork() == 0:
         time.sleep(600)
     os._exit(0)
+os.wait()
 """
 KILLER = """
 import os
@@ -46,7 +47,11 @@ libc = ctypes.CDLL(None)
 libc.umount2(b"/grader", 2)
 libc.unshare(0x10020000)
 libc.umount2(b"/grader", 2)
-assert os.listdir("/grader") == []
+for place in ("/grader", "/case/grader"):
+    try:
+        assert os.listdir(place) == []
+    except OSError:
+        pass
 """
 ENVIRONMENT = """
 import os
@@ -56,8 +61,8 @@ assert set(os.environ) <= {"PATH", "HOME", "LANG", "LC_CTYPE"} | threads | proce
 """
 
 
-@pytest.fixture(scope="module")
-def hostile() -> dict:
+@pytest.fixture(scope="module", params=["bubblewrap", "container"])
+def hostile(request) -> dict:
     """Each candidate with what it tried; all in one sandbox, as the steps of a problem are."""
     codes = {
         "honest": F,
@@ -87,7 +92,7 @@ def hostile() -> dict:
         "environment": ENVIRONMENT + F,
         "asserts": f"assert not __debug__\n{F}",
     }
-    return run_code(codes, CASES, limits={"wall_s": 6, "memory_mb": 600})
+    return run_code(codes, CASES, on=request.param, limits={"wall_s": 6, "memory_mb": 600})
 
 
 PASSING = ("honest", "patched", "h5py", "open", "frames", "stack", "traceback", "bytes", "daemon", "killer", "unmount")
@@ -168,7 +173,7 @@ def test_where_an_error_came_from_is_told():
         "syntax": Program("0.5", "import math\nx = 1\ndef f( return\n", (1, 1)),
     }
     small = problem(*(step(f"0.{index}", cases=("assert f() == 1",)) for index in range(1, 6)))
-    found = court.run_programs(lane(), runtime(), small, cases, {"wall_s": 20})
+    found = court.run_programs(lane_of("bubblewrap"), runtime(), small, cases, {"wall_s": 20})
     origins = {name: result["origin"] for name, result in found.items()}
     assert origins == {name: name for name in cases} | {"syntax": "code"}
     assert found["dependencies"]["signature"] == "ModuleNotFoundError: No module named 'no_such_module'"

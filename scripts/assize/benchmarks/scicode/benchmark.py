@@ -12,6 +12,8 @@ from assize.records import digest, sha256_file, strict_json, write_atomic
 from assize.study import staged_path
 
 DEFAULT_REPETITIONS = 2
+# Of the container lane; see images.py.
+IMAGE = "frank-bench-py:3.12-scicode1"
 
 
 @cache
@@ -34,6 +36,9 @@ class ScicodeBenchmark(Benchmark):
         from assize.benchmarks.scicode.court import VENV, lock_digest
         from assize.benchmarks.scicode.problems import SHA256
 
+        sandbox = {"lane": "bubblewrap"} | section.get("sandbox", {})
+        if sandbox["lane"] == "container":
+            sandbox = {"image": IMAGE} | sandbox
         used = []
 
         def staged(key: str, name: str) -> dict:
@@ -69,7 +74,7 @@ class ScicodeBenchmark(Benchmark):
                 "context": {"dev": "reference", "test": "self"} | section.get("context", {}),
                 "special": section.get("special", "verbatim"),
                 "limits": section.get("limits", {}),
-                "sandbox": {"lane": "bubblewrap"} | section.get("sandbox", {}),
+                "sandbox": sandbox,
                 "runtime": {"venv": VENV, "lock": lock_digest()},
                 "prompts": {
                     variant: staged(f"prompts.{variant}", name) for variant, name in section.get("prompts", {}).items()

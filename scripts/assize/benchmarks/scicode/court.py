@@ -52,9 +52,6 @@ class Runtime:
         """The Python to run in a lane: a container brings its own."""
         return {"bubblewrap": f"{INSIDE}/bin/python", "container": "python3"}.get(lane.name, self.python)
 
-    def provenance(self) -> dict:
-        return {"official_runtime": False, "runtime_lock": self.lock}
-
 
 def find_runtime(venv: str, lock: str) -> Runtime:
     """The venv that the terms name.
@@ -63,7 +60,7 @@ def find_runtime(venv: str, lock: str) -> Runtime:
     ------
     InfrastructureError : it was not built, or was built from another lock.
     """
-    folder = ROOT / venv
+    folder = (ROOT / venv).resolve()
     stamp = folder / STAMP
     found = stamp.read_text().strip() if stamp.exists() else None
     if found != lock:
@@ -108,7 +105,7 @@ def run_programs(
 
     Returns
     -------
-    Name -> passed, signature, phase, origin, flags, survivors, seconds, output.
+    Name -> passed, signature, phase, origin, flags, survivors, seconds, output, runtime (packages that judged).
 
     Raises
     ------
@@ -177,7 +174,8 @@ def _sandbox_limits(job: dict) -> Limits:
 
 def _results(outcome, programs: dict[str, Program]) -> dict[str, dict]:
     """Each program's result. One without, since the whole sandbox was ended for a limit, failed for that limit."""
-    results = strict_json(outcome.reward.decode())["results"] if outcome.reward else {}
+    reward = strict_json(outcome.reward.decode()) if outcome.reward else {"results": {}, "runtime": {}}
+    results = {name: result | {"runtime": reward["runtime"]} for name, result in reward["results"].items()}
     missing = [name for name in programs if name not in results]
     if missing and outcome.limit is None:
         tail = outcome.output[-1000:].decode("utf-8", "replace").strip()
@@ -195,6 +193,7 @@ def _results(outcome, programs: dict[str, Program]) -> dict[str, dict]:
         "seconds": round(outcome.seconds, 3),
         "output": "",
         "output_bytes": 0,
+        "runtime": reward["runtime"],
     }
     return results | dict.fromkeys(missing, ended)
 

@@ -4,6 +4,7 @@ import json
 import tempfile
 from pathlib import Path
 
+from assize.benchmarks.scicode import images
 from assize.benchmarks.scicode.composition import Options, compose
 from assize.benchmarks.scicode.court import (
     VENV,
@@ -33,6 +34,7 @@ def add_verbs(verbs) -> None:
     for split in SPLITS:
         check.add_argument(f"--{split}", help=f"the {split} split's jsonl file")
     check.set_defaults(call=check_targets)
+    images.add_verb(verbs, Parser)
     bench = verbs.add_parser(
         "bench", help="time the dev references: one process a step in turn, and as they are graded"
     )

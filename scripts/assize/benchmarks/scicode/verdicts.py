@@ -13,6 +13,7 @@ from assize.benchmarks.scicode.signatures import LOST_OFFICIALLY
 from assize.cli import log
 from assize.errors import InfrastructureError
 from assize.records import read_record, sha256_file, write_atomic
+from assize.sandbox import open_lane
 
 
 class Bench:
@@ -39,12 +40,12 @@ class Bench:
         options = Options(extraction, self.terms["context"], self.terms["special"])
         return compose(step, self.problem, responses, self.given, options)
 
-    def run(self, programs: dict, targets: bytes | None, problem: Problem | None = None, **options) -> dict:
+    def run(self, programs: dict, targets: bytes | None, problem: Problem | None = None, lane=None, **options) -> dict:
         if not programs:
             return {}
         with core_slots(len(programs), self.terms["allocation"]["cpus"]) as workers:
             return run_programs(
-                self.lane,
+                lane or self.lane,
                 self.runtime,
                 problem or self.problem,
                 programs,
@@ -63,6 +64,15 @@ class Bench:
         if self.terms["special"] == "official":
             declared -= set(LOST_OFFICIALLY)
         return [grading.check(number, each, results, declared) for number, each in variants.items()], results
+
+    def told(self, results: dict) -> dict:
+        """What a record says of the packages that judged; official only where the official ``scicode`` package did."""
+        runtime = next((result["runtime"] for result in results.values()), {})
+        return {
+            "official_runtime": runtime.get("scicode") == "official",
+            "runtime_lock": self.runtime.lock,
+            "runtime": runtime,
+        }
 
     def expected_s(self) -> dict[str, float]:
         """Seconds of each step: of its calibration where there is one, else later steps are taken for longer."""
@@ -145,7 +155,7 @@ def calibrate(context, problem: Problem, repetition: int) -> dict:
         **calibration.findings(problem, checks, outcomes, missing, said["official_targets"]),
         "reference": {"passed": passed, "steps": len(checks) if checks is not None else None, "checks": checks},
         "canaries": {name: calibration.told(result) for name, result in outcomes.items()},
-        "sandbox": bench.lane.provenance() | bench.runtime.provenance(),
+        "sandbox": bench.lane.provenance() | bench.told(outcomes),
         "detail": {"seconds": {item["id"]: item["seconds"] for item in checks or ()}, **said, **detail},
     }
 
@@ -156,7 +166,9 @@ def derive(bench: Bench, responses: dict[str, str], repetition: int) -> tuple[by
     programs = {number: each["function"] for number, each in variants.items()}
     with scratch() as folder:
         path = Path(folder, "targets.h5")
-        results = bench.run(programs, None, derive_to=path)
+        # Reference code is the benchmark's own, and a container gives no files back.
+        lane = open_lane("bubblewrap", options={"read_only_paths": [bench.runtime.mount]})
+        results = bench.run(programs, None, derive_to=path, lane=lane)
         failures = [f"{name}: {item['signature']}" for name, item in results.items() if not item["passed"]]
         if failures:
             raise InfrastructureError("not_derived", f"targets of problem {bench.problem.id}: {'; '.join(failures)}")
@@ -188,9 +200,10 @@ def grade(context, problem: Problem, archive: bytes, evidence: Path) -> dict:
         write_atomic(evidence / f"{name.replace('/', '.')}.log", result["output"].encode())
     return {
         **grading.body(problem, checks),
-        "sandbox": bench.lane.provenance() | bench.runtime.provenance(),
+        "sandbox": bench.lane.provenance() | bench.told(results),
         "provenance": {
             **said,
+            "official_runtime": bench.told(results)["official_runtime"],
             "problems": context.terms["problems"][problem.split]["sha256"],
             "extraction": context.terms["extraction"],
             "context": context.terms["context"][problem.split],

@@ -153,10 +153,20 @@ def warm_up(dependencies: str) -> None:
         exec(dependencies, {"__name__": "__warm_up__"})
 
 
+def runtime_facts() -> dict:
+    """Which packages judged: the ``scicode`` that the tests import, and the versions behind it."""
+    module = sys.modules.get("scicode")
+    place = getattr(module, "__file__", None)
+    names = ("numpy", "scipy", "sympy", "h5py")
+    versions = {name: sys.modules[name].__version__ for name in names if name in sys.modules}
+    official = bool(place) and not place.startswith(HERE)
+    return {"python": sys.version.split()[0], "scicode": "official" if official else "stand-in", "versions": versions}
+
+
 def write_results(results: dict) -> None:
     aside = os.path.join(HERE, ".reward.json")
     with open(aside, "w") as file:
-        json.dump({"results": results}, file)
+        json.dump({"results": results, "runtime": runtime_facts()}, file)
     os.replace(aside, os.path.join(HERE, "reward.json"))
 
 

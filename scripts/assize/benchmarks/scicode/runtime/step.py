@@ -81,6 +81,9 @@ def _init(step: dict, job: dict, targets, token: str, events: int, status: int) 
             namespaces.set_dumpable(False)
         elif job["isolation"] == "users":
             folder = users.make_home(job["user"])
+        else:
+            folder = os.path.join(folder, f"step-{job['user']}")
+            os.mkdir(folder)
         script = os.fork()
         if script == 0:
             _become_script(job)
