@@ -10,9 +10,13 @@ import numpy as np
 import numpy.linalg
 import scipy
 import sympy
+from cmath import exp
 from collections import Counter
 from functools import partial
+from math import *
+from math import cos, exp, pi, sin, sqrt
 from mpl_toolkits.mplot3d import Axes3D
+from numpy import exp, linspace, sqrt, zeros
 from numpy.fft import fft, fft2, fftfreq, fftshift, ifft2, ifftshift, irfft2, rfft2, rfftfreq
 from scicode.compare.cmp import are_dicts_close, cmp_tuple_or_list
 from scipy import integrate, interpolate, linalg, optimize, signal, sparse, special

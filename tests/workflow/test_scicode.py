@@ -1,0 +1,82 @@
+"""A SciCode study through the workflow: staged, calibrated with derived targets, graded, counted."""
+
+import json
+
+import pytest
+import yaml
+from assize.benchmarks.scicode import court
+from assize.records import read_record
+from scicode_support import DATA, ROOT, needs_data, needs_runtime
+
+pytestmark = [needs_data, needs_runtime]
+
+
+@pytest.fixture
+def study(project):
+    """The dev study of two quick problems, in a checkout of its own that shares this one's data and runtime."""
+    (project.root.parent / "shared").symlink_to(DATA.parents[1])
+    (project.root / court.VENV).symlink_to((ROOT / court.VENV).resolve())
+    config = yaml.safe_load((project.root / "config" / "studies" / "scicode-dev.yaml").read_text())
+    config["benchmarks"]["scicode"]["instances"] = ["29", "38"]
+    return Study(project, config)
+
+
+class Study:
+    def __init__(self, project, config: dict):
+        self.project, self.config = project, config
+        self.path = project.root / "study.yaml"
+        self.results = project.root / "results" / config["name"]
+        self.write()
+
+    def write(self) -> None:
+        self.path.write_text(yaml.safe_dump(self.config))
+
+    def run(self, *arguments, **options):
+        return self.project.snakemake(*arguments, "--configfile", self.path, **options)
+
+    def conditions(self) -> dict[str, dict]:
+        census = read_record(self.results / "census" / "census.json", "census")
+        return {line["condition"]: line for line in census["conditions"]}
+
+    def grade(self, condition: str, instance: str) -> dict:
+        return read_record(self.results / f"episodes/scicode/{condition}/{instance}/1/grade.json", "grade")
+
+
+def test_references_pass_nothing_fails_and_the_mutated_third_is_told_apart(study):
+    study.run()
+    lines = study.conditions()
+    steps = {condition: line["summary"]["dev"]["steps"] for condition, line in lines.items()}
+    assert steps == {"reference": [6, 6], "noop": [0, 6], "mutated": [4, 6]}
+    assert [line["indictments"] for line in lines.values()] == [[], [], []]
+    grade = study.grade("reference", "29")
+    assert grade["provenance"]["official_targets"] is False
+    assert grade["provenance"]["official_runtime"] is False
+    assert grade["provenance"]["sandbox"]["isolated"] is True
+    assert {check["signature"] for check in study.grade("noop", "29")["checks"]} == {"missing step"}
+    calibration = json.loads((study.results / "calibration" / "scicode" / "29" / "1.json").read_text())
+    assert calibration["flags"] == []
+    assert not calibration["canaries"]["noop"]["passed"]
+    assert calibration["canaries"]["imports"]["passed"]
+
+
+def test_a_dry_run_passes_is_marked_and_is_counted_nowhere(study):
+    study.config["benchmarks"]["scicode"]["dry_run"] = True
+    study.write()
+    study.run()
+    grade = study.grade("noop", "29")
+    assert (grade["verdict"], grade["reason"], grade["flags"]) == ("pass", "SCICODE_PASS (DRY_RUN)", ["dry_run"])
+    log = study.results / "logs/episodes/scicode/noop/29/1/grade.log"
+    assert "SCICODE_PASS (DRY_RUN)" in log.read_text()
+    for line in study.conditions().values():
+        assert line["over_scored"] is None
+        assert line["withheld"] == "2 of 2 from a dry run"
+        assert line["summary"] == {}
+
+
+def test_without_targets_the_gate_stays_closed(study):
+    study.config["benchmarks"]["scicode"]["targets"] = "none"
+    study.write()
+    assert study.run(check=False).returncode != 0
+    admission = read_record(study.results / "admission" / "scicode.json", "admission")
+    assert admission["status"] == "closed"
+    assert "no targets for 29.1" in admission["barred"]["29"][0]
