@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
 from assize.benchmarks.scicode import court
 from assize.benchmarks.scicode.benchmark import IMAGE
 from assize.benchmarks.scicode.composition import Program

@@ -1,6 +1,7 @@
 """Contexts, special steps, what is graded twice, and the conformance cases F of the SciCode protocol."""
 
 import pytest
+
 from assize.benchmarks.scicode import grading
 from assize.benchmarks.scicode.benchmark import manifest
 from assize.benchmarks.scicode.composition import Options, compose, declared_names, is_stored

@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+
 from assize.benchmarks.scicode import court
 from assize.benchmarks.scicode.benchmark import manifest, reference_responses
 from assize.benchmarks.scicode.composition import Options, compose

@@ -3,6 +3,7 @@
 import ast
 
 import pytest
+
 from assize.benchmarks.scicode.extraction import extract_function, extract_script, has_fence, target_name
 from assize.benchmarks.scicode.runtime.standin.scicode.parse.parse import extract_function_name, get_function_from_code
 

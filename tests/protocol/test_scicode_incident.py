@@ -1,6 +1,7 @@
 """The historic incident, replayed: "0% pass" that was all the harness's, indicted by signature and count."""
 
 import pytest
+
 from assize.benchmarks.scicode import court, grading
 from assize.benchmarks.scicode.benchmark import reference_responses
 from assize.benchmarks.scicode.composition import Options, compose, declared_names

@@ -4,6 +4,7 @@ import json
 import subprocess
 
 import pytest
+
 from assize.benchmarks.scicode import court
 from assize.benchmarks.scicode.composition import Program
 from assize.benchmarks.scicode.runtime.reports import judge, lines_of

@@ -1,6 +1,7 @@
 """Targets in test_data.h5: the conformance cases D and E of the SciCode protocol, and a second opinion on both."""
 
 import pytest
+
 from scicode_support import ROOT, in_runtime, needs_runtime
 
 pytestmark = needs_runtime

@@ -1,6 +1,7 @@
 """SciCode's census: indictments by signature, the historic incident, and the numbers of a condition."""
 
 import pytest
+
 from assize.benchmarks.scicode.benchmark import manifest
 from assize.benchmarks.scicode.scores import summary
 from assize.benchmarks.scicode.signatures import HARNESS_FAULTS

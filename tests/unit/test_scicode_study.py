@@ -2,6 +2,7 @@
 
 import pytest
 import yaml
+
 from assize.benchmarks.scicode import calibration
 from assize.benchmarks.scicode.canaries import IMPORTS
 from assize.benchmarks.scicode.prompts import code_mark, prompt

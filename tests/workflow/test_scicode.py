@@ -4,6 +4,7 @@ import json
 
 import pytest
 import yaml
+
 from assize.benchmarks.scicode import court
 from assize.records import read_record
 from scicode_support import DATA, ROOT, needs_data, needs_runtime
@@ -73,10 +74,12 @@ def test_a_dry_run_passes_is_marked_and_is_counted_nowhere(study):
         assert line["summary"] == {}
 
 
-def test_without_targets_the_gate_stays_closed(study):
+def test_without_targets_calibration_bars_and_nothing_is_scored(study):
     study.config["benchmarks"]["scicode"]["targets"] = "none"
     study.write()
-    assert study.run(check=False).returncode != 0
-    admission = read_record(study.results / "admission" / "scicode.json", "admission")
-    assert admission["status"] == "closed"
-    assert "no targets for 29.1" in admission["barred"]["29"][0]
+    study.run()
+    admission = read_record(study.results / "admission" / "scicode" / "29.json", "admission")
+    assert admission["status"] == "barred"
+    assert "no targets for 29.1" in admission["reasons"][0]
+    assert {line["void"] for line in study.conditions().values()} == {2}
+    assert {line["over_scored"] for line in study.conditions().values()} == {None}
