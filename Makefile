@@ -12,7 +12,7 @@ SCICODE_TEST := .scicode-test
 SCICODE_PYTHON ?= $(firstword $(wildcard /usr/bin/python3.12 /usr/bin/python3.11) $(PYTHON))
 SCICODE_PROBLEMS ?= ../shared/data/scicode/problems_dev.jsonl
 
-.PHONY: study test lint bench setup setup-test setup-scicode setup-scicode-test lock cluster-up cluster-down clean
+.PHONY: study test lint bench setup setup-test setup-scicode setup-scicode-image setup-scicode-test lock cluster-up cluster-down clean
 
 study: setup $(if $(shell grep -s '^  scicode:' $(STUDY)),setup-scicode)
 	$(BIN)/snakemake --profile $(PROFILE) --configfile $(STUDY)
@@ -54,6 +54,10 @@ $(SCICODE)/.assize-lock: envs/scicode.lock
 	$(SCICODE_PYTHON) -m venv --clear --without-pip $(SCICODE)
 	$(BIN)/python -m pip --python $(SCICODE)/bin/python install --quiet --disable-pip-version-check --require-hashes --requirement $<
 	@sha256sum $< | cut -d ' ' -f 1 > $@
+
+# The image of SciCode's container lane, built from a local base image where it is missing.
+setup-scicode-image: setup
+	$(BIN)/python scripts/scicode_adapter.py images ensure
 
 setup-scicode-test: setup-scicode $(SCICODE_TEST)/.ready
 
