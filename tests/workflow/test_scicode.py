@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from assize.benchmarks.scicode import court
-from assize.records import read_record
+from assize.records import read_record, sha256_file
 from scicode_support import DATA, ROOT, needs_data, needs_runtime
 
 pytestmark = [needs_data, needs_runtime]
@@ -83,3 +83,23 @@ def test_without_targets_calibration_bars_and_nothing_is_scored(study):
     assert "no targets for 29.1" in admission["reasons"][0]
     assert {line["void"] for line in study.conditions().values()} == {2}
     assert {line["over_scored"] for line in study.conditions().values()} == {None}
+
+
+def test_targets_from_a_file_are_official_only_if_they_are_the_authors(study, tmp_path):
+    """The derived targets of a first run, staged as a file in a second one: the same verdicts, and no claim."""
+    study.run()
+    derived = study.results / "calibration" / "scicode" / "29" / "targets-1.h5"
+    file = tmp_path / "test_data.h5"
+    file.write_bytes(derived.read_bytes())
+    study.config["name"] = "from-file"
+    study.config["datasets"]["targets"] = {
+        "filename": "test_data.h5",
+        "sha256": sha256_file(file),
+        "size": file.stat().st_size,
+        "sources": [{"file": str(file)}],
+    }
+    study.config["benchmarks"]["scicode"] |= {"targets": {"dataset": "targets"}, "instances": ["29"]}
+    second = Study(study.project, study.config)
+    second.run()
+    assert second.conditions()["reference"]["summary"]["dev"]["steps"] == [3, 3]
+    assert second.grade("reference", "29")["provenance"]["official_targets"] is False

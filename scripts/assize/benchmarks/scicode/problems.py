@@ -17,6 +17,8 @@ SHA256 = {
     "test": "38797fef78f434720be6d053b4f3a86839d6f8ea5fb9115450677cd3a6edf81d",
     "dev": "193968aff23b7ed931c8f6d196b611e2f6694adb49e6cc085444a60ad2fc4f7b",
 }
+# sha256 of the authors' test_data.h5. Targets in any other file are not the official ones, whoever made it.
+OFFICIAL_TARGETS = "48b0272a88b17dbd29777c217e1b4fb2b019b92e11cc2add847409db9541b890"
 # Given by the authors, without test cases, not scored: 291 - 3 = 288 steps of the test split.
 GIVEN_STEPS = ("13.6", "62.1", "76.3")
 # 288 of the test split and 50 of dev.

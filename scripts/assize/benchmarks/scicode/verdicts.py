@@ -8,7 +8,7 @@ from assize.benchmarks.scicode import calibration, canaries, grading
 from assize.benchmarks.scicode.composition import Options, compose, declared_names
 from assize.benchmarks.scicode.court import core_slots, cut_targets, find_runtime, run_programs, survey
 from assize.benchmarks.scicode.extraction import EXTRACTIONS
-from assize.benchmarks.scicode.problems import Problem
+from assize.benchmarks.scicode.problems import OFFICIAL_TARGETS, Problem
 from assize.benchmarks.scicode.signatures import LOST_OFFICIALLY
 from assize.cli import log
 from assize.errors import InfrastructureError
@@ -99,12 +99,10 @@ class Bench:
                 hint = f"delete {path.parent}/1.json and rerun the workflow"
                 raise InfrastructureError("no_targets", f"{path}: the derived targets are gone", hint)
             return path.read_bytes(), {"targets": sha256_file(path), "official_targets": False}
-        found = self.survey(wanted["path"])
-        official = "derived" not in found["attributes"]
         numbers = [step.number for step in self.problem.scored_steps]
         return cut_targets(self.runtime, wanted["path"], numbers), {
             "targets": wanted["sha256"],
-            "official_targets": official,
+            "official_targets": wanted["sha256"] == OFFICIAL_TARGETS,
         }
 
     def survey(self, path) -> dict:
