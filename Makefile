@@ -6,13 +6,19 @@ BIN := $(VENV)/bin
 STUDY ?= config/study.yaml
 PROFILE ?= profiles/local
 
-.PHONY: study test lint setup setup-test lock cluster-up cluster-down clean
+# The scientific packages of SciCode's steps: a venv of its own, from a Python that any user can run.
+SCICODE := .venv-scicode
+SCICODE_TEST := .scicode-test
+SCICODE_PYTHON ?= $(firstword $(wildcard /usr/bin/python3.12 /usr/bin/python3.11) $(PYTHON))
+SCICODE_PROBLEMS ?= ../shared/data/scicode/problems_dev.jsonl
 
-study: setup
+.PHONY: study test lint bench setup setup-test setup-scicode setup-scicode-image setup-scicode-test lock cluster-up cluster-down clean
+
+study: setup $(if $(shell grep -s '^  scicode:' $(STUDY)),setup-scicode)
 	$(BIN)/snakemake --profile $(PROFILE) --configfile $(STUDY)
 	@$(BIN)/python scripts/census.py --table --study results/$(shell sed -n "s/^name: *//p" $(STUDY))/study.json
 
-test: setup-test lint
+test: setup-test setup-scicode-test lint
 	$(BIN)/python -m pytest
 
 lint: setup-test
@@ -37,11 +43,38 @@ $(VENV)/.test-ready: envs/test-requirements.lock $(VENV)/.study-ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
 	@touch $@
 
+# How much faster the dev references are graded than one process a step, one after another.
+bench: setup setup-scicode
+	$(BIN)/python scripts/scicode_adapter.py bench --problems $(SCICODE_PROBLEMS) --output results/bench-scicode.json
+
+setup-scicode: setup $(SCICODE)/.assize-lock
+
+$(SCICODE)/.assize-lock: envs/scicode.lock
+	$(SCICODE_PYTHON) -c 'import sys; sys.version_info[:2] in ((3, 11), (3, 12)) or sys.exit("SciCode needs Python 3.11 or 3.12; try: make SCICODE_PYTHON=python3.11")'
+	$(SCICODE_PYTHON) -m venv --clear --without-pip $(SCICODE)
+	$(BIN)/python -m pip --python $(SCICODE)/bin/python install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	@sha256sum $< | cut -d ' ' -f 1 > $@
+
+# The image of SciCode's container lane, built from a local base image where it is missing.
+setup-scicode-image: setup
+	$(BIN)/python scripts/scicode_adapter.py images ensure
+
+setup-scicode-test: setup-scicode $(SCICODE_TEST)/.ready
+
+$(SCICODE_TEST)/.ready: envs/scicode-test.lock
+	rm -rf $(SCICODE_TEST)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --target $(SCICODE_TEST) --requirement $<
+	@touch $@
+
 lock: setup-test
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  envs/requirements.in --output-file envs/requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  envs/test-requirements.in --constraint envs/requirements.lock --output-file envs/test-requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  envs/scicode.in --output-file envs/scicode.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-deps \
+	  envs/scicode-test.in --output-file envs/scicode-test.lock
 
 cluster-up:
 	tests/cluster/up
@@ -50,4 +83,4 @@ cluster-down:
 	tests/cluster/down
 
 clean:
-	rm -rf $(VENV) .snakemake .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(SCICODE) $(SCICODE_TEST) .snakemake .pytest_cache .ruff_cache

@@ -18,7 +18,7 @@ def main(argv) -> dict | None:
     grades = census.read_grades(study)
     census.check_one_study(study, grades)
     rows = [census.row(study, episode, grade) for episode, grade in grades.items()]
-    record = census.aggregate(study, rows, arguments.allow_void)
+    record = census.aggregate(study, rows, arguments.allow_void, census.audit(study, grades))
     folder = study.root / "census"
     if arguments.table:
         census.print_table(record, rows, folder)

@@ -44,12 +44,12 @@ class Context:
         """Only the workflow says how many attempts there are; a person who runs a verb wants to see the error."""
         return self.attempts is not None and self.attempt >= self.attempts
 
-    def lane(self, image: str | None = None):
-        """The study's lane, open; ``image`` of a task comes before the study's."""
+    def lane(self, image: str | None = None, read_only_paths: tuple[str, ...] = ()):
+        """The study's lane, open; ``image`` of a task comes before the study's. The paths are a benchmark's own."""
         from assize.sandbox import open_lane
 
         sandbox = self.terms["sandbox"]
-        options = {"read_only_paths": sandbox.get("read_only_paths", ())}
+        options = {"read_only_paths": [*sandbox.get("read_only_paths", ()), *read_only_paths]}
         if self.terms["resource_mode"] == "container":
             allocation = self.terms["allocation"]
             options["engine_limits"] = {"cpus": allocation["cpus"], "memory_mb": memory_mb(allocation["memory"])}

@@ -8,7 +8,9 @@ import io
 from collections import Counter
 from pathlib import Path
 
+from assize.benchmarks import load_benchmark
 from assize.errors import UsageError
+from assize.indictment import indict
 from assize.records import read_record
 from assize.study import Episode, Study
 
@@ -105,12 +107,30 @@ def row(study: Study, episode: Episode, grade: dict | None) -> dict:
     }
 
 
-def aggregate(study: Study, rows: list[dict], allow_void: bool = False) -> dict:
+def audit(study: Study, grades: dict[Episode, dict | None]) -> dict[tuple[str, str], dict]:
+    """(benchmark, condition) -> ``indictments`` (harness faults) and ``summary`` (the benchmark's own numbers)."""
+    members: dict[tuple, dict] = {}
+    for episode, grade in grades.items():
+        members.setdefault((episode.benchmark, episode.condition), {})[episode] = grade
+    found = {}
+    for (name, condition), episodes in members.items():
+        benchmark = load_benchmark(name)
+        present = [grade for grade in episodes.values() if grade]
+        found[name, condition] = {
+            "indictments": indict(present, benchmark.harness_faults),
+            "summary": benchmark.summary(episodes),
+        }
+    return found
+
+
+def aggregate(study: Study, rows: list[dict], allow_void: bool = False, audited: dict | None = None) -> dict:
     """The census record.
 
     ``over_scored`` is passed / (passed + failed), ``over_planned`` passed / planned; both are None, with ``withheld``
-    saying why, while an episode of the condition is void and ``allow_void`` was not asked for.
+    saying why, while an episode of the condition is void and ``allow_void`` was not asked for, while the harness is
+    indicted, and where a grade is of a dry run. ``audited`` is what ``audit`` found.
     """
+    audited = audited or {}
     groups: dict[tuple, list[dict]] = {}
     for item in rows:
         groups.setdefault((item["benchmark"], item["condition"]), []).append(item)
@@ -121,9 +141,16 @@ def aggregate(study: Study, rows: list[dict], allow_void: bool = False) -> dict:
         for item in voids:
             line = f"{benchmark}/{condition}/{item['instance']}/{item['repeat']}: {item['reason']}"
             void_reasons.setdefault(item["scoring_status"], []).append(line)
-        withheld = f"{len(voids)} of {len(members)} void" if voids else None
+        facts = audited.get((benchmark, condition), {"indictments": [], "summary": {}})
+        dry = sum(item["scoring_status"] == "dry_run" for item in members)
+        barring = [
+            f"harness indicted: {item['name']} ({item['count']} of {item['of']})" for item in facts["indictments"]
+        ]
+        barring += [f"{dry} of {len(members)} from a dry run"] if dry else []
+        why = barring + ([f"{len(voids)} of {len(members)} void"] if voids else [])
+        withheld = "; ".join(why) or None
         scored = verdicts["pass"] + verdicts["fail"]
-        shown = scored > 0 and (allow_void or not voids)
+        shown = scored > 0 and not barring and (allow_void or not voids)
         conditions.append(
             {
                 "benchmark": benchmark,
@@ -137,6 +164,8 @@ def aggregate(study: Study, rows: list[dict], allow_void: bool = False) -> dict:
                 "withheld": withheld,
                 "tampered": sum(bool(item["tamper"]) for item in members),
                 "flagged": sum(bool(item["flags"]) for item in members),
+                "indictments": facts["indictments"],
+                "summary": facts["summary"] if shown else {},
             }
         )
     return {
@@ -150,6 +179,12 @@ def aggregate(study: Study, rows: list[dict], allow_void: bool = False) -> dict:
         "oracle_exposed": sorted({f"{i['benchmark']}/{i['instance']}" for i in rows if i["oracle_exposed"]}),
         "allow_void": allow_void,
     }
+
+
+def _told(numbers: dict) -> str:
+    """``steps 1/50, problems 0/15``: pairs are fractions."""
+    shown = {key: "/".join(map(str, value)) if isinstance(value, list) else value for key, value in numbers.items()}
+    return ", ".join(f"{key} {value}" for key, value in shown.items())
 
 
 def as_csv(rows: list[dict]) -> bytes:
@@ -183,6 +218,18 @@ def print_table(record: dict, rows: list[dict], folder: Path) -> None:
         numbers = [str(line[key]) for key in ("count", "passed", "failed", "void")]
         table.add_row(line["benchmark"], line["condition"], *numbers, *rates)
     console.print(table)
+    for line in record["conditions"]:
+        for name, numbers in line["summary"].items():
+            console.print(f"{line['benchmark']}/{line['condition']} {name}: {_told(numbers)}", markup=False)
+    for line in record["conditions"]:
+        for fault in line["indictments"]:
+            where = f"{line['benchmark']}/{line['condition']}"
+            console.print(
+                f"HARNESS INDICTED in {where}: {fault['name']}, {fault['count']} of {fault['of']} failures, "
+                f"for example {fault['examples'][0]}. First: {fault['remedy']}",
+                soft_wrap=True,
+                markup=False,
+            )
     if record["void_reasons"]:
         marked = "rates marked * are over what was judged" if record["allow_void"] else "withheld until it is judged"
         console.print(f"Not judged (void), {marked}:")

@@ -31,6 +31,8 @@ class Benchmark(ABC):
     protocol_version: str
     # "each": a failed calibration bars its instance. "all": it bars every instance.
     admission: str
+    # What in a failed check is the harness's fault: rows of assize.indictment.Signature.
+    harness_faults: tuple = ()
 
     @property
     def schema(self) -> str:
@@ -64,6 +66,10 @@ class Benchmark(ABC):
     @abstractmethod
     def grade(self, context, episode, archive: bytes, evidence: Path) -> dict:
         """Judge one snapshot; raw outputs go to ``evidence``."""
+
+    def summary(self, grades: dict) -> dict:
+        """Numbers of the benchmark's own for one condition, for the census: episode -> grade or None in. Pure."""
+        return {}
 
     def add_verbs(self, verbs) -> None:  # noqa: B027 (most benchmarks have none)
         """Add verbs of the benchmark's own to the command line (argparse's subparsers)."""

@@ -80,7 +80,7 @@ class Phase:
     command: str
     work: Path
     limits: Limits
-    grader_files: dict[str, str] | None = None
+    grader_files: dict[str, str | bytes] | None = None
     network: bool = False
 
 

@@ -29,7 +29,8 @@ class BubblewrapLane:
 
     Parameters
     ----------
-    read_only_paths : further host paths to show read-only at the same place (toolchains outside /usr).
+    read_only_paths : further host paths to show read-only (toolchains outside /usr): ``path``, at the same place, or
+        ``path:place``.
 
     Raises
     ------
@@ -102,7 +103,8 @@ class BubblewrapLane:
         for file in sorted((self.files / "etc").iterdir()):
             options += ["--ro-bind", str(file), f"/etc/{file.name}"]
         for path in self.read_only_paths:
-            options += ["--ro-bind", path, path]
+            source, _, place = path.partition(":")
+            options += ["--ro-bind", source, place or source]
         return options
 
     def _grader_options(self, grader_dir: Path) -> list[str]:

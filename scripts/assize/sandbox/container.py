@@ -290,7 +290,7 @@ def pack_case(phase: Phase) -> bytes:
             for folder in sorted(folders):
                 put(f"{CASE}/grader/{folder}", mode=0o700)
             for name, content in phase.grader_files.items():
-                put(f"{CASE}/grader/{name}", content.encode(), mode=0o600)
+                put(f"{CASE}/grader/{name}", content if isinstance(content, bytes) else content.encode(), mode=0o600)
     return buffer.getvalue()
 
 

@@ -357,9 +357,9 @@ def has_marker(work: Path) -> bool:
     return os.path.lexists(work / MARKER)
 
 
-def write_files(root: Path, files: dict[str, str]) -> None:
-    """Write a map of path to text under ``root``. The paths come from a suite, which was checked when it was read."""
+def write_files(root: Path, files: dict[str, str | bytes]) -> None:
+    """Write a map of path to content under ``root``. The paths are the project's or a suite's, checked when read."""
     for name, content in files.items():
         target = root / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(content, encoding="utf-8")
+        target.write_bytes(content.encode() if isinstance(content, str) else content)

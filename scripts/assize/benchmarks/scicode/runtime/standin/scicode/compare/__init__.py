@@ -1,0 +1,1 @@
+"""Comparisons that SciCode's test cases call."""
