@@ -16,6 +16,7 @@ rule calibrate:
     threads: lambda wildcards: STUDY.cpus(wildcards.benchmark)
     resources:
         mem_mb=lambda wildcards: STUDY.memory_mb(wildcards.benchmark),
+        runtime=lambda wildcards: STUDY.minutes(wildcards.benchmark),
     params:
         terms=lambda wildcards: STUDY.terms_digest(wildcards.benchmark),
         options=lambda wildcards: STUDY.options(wildcards.benchmark),

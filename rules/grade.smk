@@ -17,6 +17,7 @@ rule grade:
     threads: lambda wildcards: STUDY.cpus(wildcards.benchmark)
     resources:
         mem_mb=lambda wildcards: STUDY.memory_mb(wildcards.benchmark),
+        runtime=lambda wildcards: STUDY.minutes(wildcards.benchmark),
         attempt=lambda wildcards, attempt: STUDY.attempt(attempt),
     params:
         terms=lambda wildcards: STUDY.terms_digest(wildcards.benchmark),

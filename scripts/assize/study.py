@@ -157,6 +157,7 @@ def _freeze(config: dict, resource_mode: str | None) -> tuple[dict, list[str]]:
             "terms_digest": digest(terms),
             "instances": plan.instances,
             "repetitions": plan.repetitions,
+            "minutes": plan.minutes,
             "files": plan.files,
             "datasets": plan.datasets,
         }
@@ -255,6 +256,10 @@ class Study:
     def memory_mb(self, benchmark: str) -> int:
         """MiB of an evaluator's allocation."""
         return memory_mb(self.benchmarks[benchmark]["terms"]["allocation"]["memory"])
+
+    def minutes(self, benchmark: str) -> int:
+        """Minutes that one calibration or one grade may take."""
+        return self.benchmarks[benchmark]["minutes"]
 
     def options(self, benchmark: str) -> str:
         """The adapter's global options that say what the terms say, for a command line that can be read alone."""

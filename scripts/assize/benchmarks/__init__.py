@@ -13,12 +13,14 @@ class Plan:
     """What a benchmark's section of a study resolves to.
 
     ``terms`` bind every grade of the benchmark; ``instances`` do not, so that adding one reruns nothing. ``files`` are
-    the repository's own inputs, ``datasets`` the names of the staged ones.
+    the repository's own inputs, ``datasets`` the names of the staged ones. ``minutes`` is what one calibration or one
+    grade may take, for a scheduler that wants to know; what limits a candidate is in the terms.
     """
 
     terms: dict
     instances: list[str]
     repetitions: int
+    minutes: int = 10
     files: list[str] = field(default_factory=list)
     datasets: list[str] = field(default_factory=list)
 

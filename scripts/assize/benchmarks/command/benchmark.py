@@ -35,6 +35,7 @@ class CommandBenchmark(Benchmark):
             declaration = datasets[source["dataset"]]
             path, sha256 = staged_path(declaration), declaration["sha256"]
             instances, files, staged = section["instances"], [], [source["dataset"]]
+            slowest = 0.0
         else:
             path = source["path"]
             try:
@@ -42,15 +43,19 @@ class CommandBenchmark(Benchmark):
             except UsageError as error:
                 raise UsageError("bad_config", f"suite.path: {error.message}") from None
             sha256, files, staged = suite.sha256, [path], []
+            slowest = max(task.timeout_s or 0.0 for task in suite.tasks.values())
             instances = section.get("instances", list(suite.tasks))
             unknown = sorted(set(instances) - set(suite.tasks))
             if unknown:
                 allowed = ", ".join(suite.tasks)
                 raise UsageError("bad_config", f"instances: no task {', '.join(unknown)}; allowed: {allowed}")
+        # A calibration is the longest: a reference and two canaries, each with a build and a grader.
+        minutes = 5 + int(6 * max(slowest, sandbox["limits"].get("wall_s", 60.0)) // 60)
         return Plan(
             terms={"suite": {"path": path, "sha256": sha256}, "sandbox": sandbox},
             instances=instances,
             repetitions=section.get("calibration", {}).get("repetitions", DEFAULT_REPETITIONS),
+            minutes=minutes,
             files=files,
             datasets=staged,
         )

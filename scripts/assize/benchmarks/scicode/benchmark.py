@@ -33,7 +33,7 @@ class ScicodeBenchmark(Benchmark):
     harness_faults = HARNESS_FAULTS
 
     def plan(self, section: dict, datasets: dict) -> Plan:
-        from assize.benchmarks.scicode.court import VENV, lock_digest
+        from assize.benchmarks.scicode.court import DEFAULT_STEP_LIMITS, VENV, lock_digest
         from assize.benchmarks.scicode.problems import SHA256
 
         sandbox = {"lane": "bubblewrap"} | section.get("sandbox", {})
@@ -83,6 +83,8 @@ class ScicodeBenchmark(Benchmark):
             },
             instances=instances,
             repetitions=section.get("calibration", {}).get("repetitions", repetitions),
+            # One step may take all of its time; the others of its problem run beside it.
+            minutes=15 + int(section.get("limits", {}).get("wall_s", DEFAULT_STEP_LIMITS["wall_s"]) // 60),
             datasets=sorted(set(used)),
         )
 
