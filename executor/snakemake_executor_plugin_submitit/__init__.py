@@ -215,17 +215,33 @@ class Executor(RemoteExecutor):
         """The job, or of a group that was tried before the part that is not done; None where all is."""
         if job not in self.begun:
             return job
-        members = set(job.jobs) if job.is_group() else {job}
-        # Processes inside the tasks remove the marks of what they complete; this one must not remember them.
-        self.workflow.persistence._incomplete_cache = None
-        done = {member for member in members if self.is_done(member)}
-        left = unfinished(members, done, lambda member: self.dag.dependencies[member])
-        if not left or len(left) == len(members):
+        if not job.is_group():
+            return None if self.done_of([job]) else job
+        # As it was before its failure; see ``spare``.
+        job.toposorted = None
+        job.finalize()
+        left = self.unfinished_of(job)
+        if not left or len(left) == len(job.jobs):
             return job if left else None
         part = type(job)(job.groupid, frozenset(left), job.global_resources)
         part.attempt = job.attempt
         part.finalize()
         return part
+
+    def spare(self, job) -> None:
+        """Hide from Snakemake what is done of a group that failed: it would remove the outputs of all members."""
+        if job.is_group():
+            left = self.unfinished_of(job)
+            layers = [[member for member in layer if member in left] for layer in job.toposorted]
+            job.toposorted = [layer for layer in layers if layer]
+
+    def unfinished_of(self, group) -> set:
+        return unfinished(group.jobs, self.done_of(group.jobs), lambda member: self.dag.dependencies[member])
+
+    def done_of(self, jobs) -> set:
+        # Processes inside the tasks remove the marks of what they complete; this one must not remember them.
+        self.workflow.persistence._incomplete_cache = None
+        return {job for job in jobs if self.is_done(job)}
 
     def is_done(self, job) -> bool:
         """Whether a task has completed the job: its files are there, and no longer marked as incomplete. Every job is
@@ -282,8 +298,9 @@ class Executor(RemoteExecutor):
             self.waiting += [job for _, job, _ in entries]
             return
         self.queue.cancel_named(name)
+        self.logger.error(f"The submission of {name}, {len(entries)} jobs, failed: {error}")
         for _, job, _ in entries:
-            self.report_job_error(SubmittedJobInfo(job), msg=f"The submission failed: {error} ")
+            self.report_job_error(SubmittedJobInfo(job))
 
     # ------------------------------------------------------------ the end of tasks
 
@@ -342,6 +359,9 @@ class Executor(RemoteExecutor):
         if outcomes[id] is Outcome.SUCCESS:
             self.report_job_success(info)
             return
+        if self.stopping:
+            return
+        self.spare(info.job)
         log = tasks[id].log
         self.logger.error(f"Job {id} of {label(info.job)}: {words[id]}. The end of its log, {log}:\n{tail(log)}")
         self.report_job_error(info, msg=f"Job {id}: {words[id]}. ")

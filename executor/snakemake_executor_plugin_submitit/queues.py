@@ -68,9 +68,10 @@ class SlurmQueue:
         ids = [task.id for task in tasks]
         queued, listing = {}, None
         text = slurm.run(slurm.accounting_command(ids))
-        accounted = slurm.parse_accounting(text or "")
+        rows = slurm.parse_accounting(text or "")
+        accounted = {id: slurm.state_of(id, rows) for id in ids}
         # Most rounds need no squeue: only what accounting does not know, or calls a failure, is looked up there.
-        doubtful = any(not slurm.is_active(state) and not slurm.is_success(state) for state in map(accounted.get, ids))
+        doubtful = any(not slurm.is_active(state) and not slurm.is_success(state) for state in accounted.values())
         if doubtful or time.monotonic() - self._last_listing > self.seconds_between_queue_checks:
             self._last_listing = time.monotonic()
             listing = self.listing()
@@ -78,8 +79,8 @@ class SlurmQueue:
         if text is None and listing is None:
             return None
         # "Unknown" is said only where both were asked and answered, or accounting is missing for good or for now.
-        found = {id: slurm.outcome(accounted.get(id), queued.get(id), listing is not None) for id in ids}
-        return found, {id: accounted.get(id) or queued.get(id) or "unknown to Slurm" for id in ids}
+        found = {id: slurm.outcome(accounted[id], queued.get(id), listing is not None) for id in ids}
+        return found, {id: accounted[id] or queued.get(id) or "unknown to Slurm" for id in ids}
 
     def cancel(self, tasks: Iterable[Task], run: str) -> list[str]:
         """Cancel the tasks, and whatever else of this run is in the queue; gives the ids that are left after all.
@@ -147,14 +148,16 @@ class LocalQueue:
         return found, {id: outcome.value for id, outcome in found.items()}
 
     def cancel(self, tasks: Iterable[Task], run: str) -> list[str]:
-        processes = []
-        for process in filter(None, map(self._process, tasks)):
-            processes += [process, *process.children(recursive=True)]
-        for process in processes:
-            end(process.terminate)
-        for process in psutil.wait_procs(processes, timeout=10)[1]:
-            end(process.kill)
-        return [str(process.pid) for process in psutil.wait_procs(processes, timeout=10)[1]]
+        """End all processes of the tasks. Some start others until they are ended: look until none is left."""
+        folders = {str(task.folder) for task in tasks}
+        begun = time.monotonic()
+        while processes := members(folders):
+            if time.monotonic() - begun > 30:
+                break
+            for process in processes:
+                end(process.kill if time.monotonic() - begun > 10 else process.terminate)
+            psutil.wait_procs(processes, timeout=1)
+        return [str(process.pid) for process in processes]
 
     def cancel_named(self, name: str) -> None:
         """Nothing: a process that could not be started does not run."""
@@ -169,6 +172,19 @@ class LocalQueue:
             return process if str(task.folder) in process.cmdline() else None
         except psutil.Error:
             return None
+
+
+def members(folders: set[str]) -> list[psutil.Process]:
+    """The live processes of tasks in these folders, by what submitit gives them: those whose parent is gone too."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            named = folders & {process.environ().get("SUBMITIT_FOLDER"), *process.cmdline()}
+            if named and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
 
 
 def end(action) -> None:

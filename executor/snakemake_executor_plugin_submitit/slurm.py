@@ -143,6 +143,11 @@ def parse_queue(text: str) -> list[tuple[str, str, str]]:
     return [(job, state, name) for job, state, name in rows]
 
 
+def state_of(id: str, accounted: dict[str, str]) -> str | None:
+    """The state of a job. Tasks of an array that were cancelled before they started share one row, under its id."""
+    return accounted.get(id) or accounted.get(id.split("_")[0])
+
+
 def expand(name: str) -> list[str]:
     """The ids that a row of sacct stands for; none where Slurm has cut the list short."""
     try:

@@ -43,6 +43,13 @@ def test_what_is_no_answer_names_no_job(text):
     assert set(slurm.parse_accounting(text)) <= {""}
 
 
+def test_tasks_cancelled_before_their_start_share_a_row():
+    states = slurm.parse_accounting("75_0|CANCELLED by 0|0:15|vm\n75|CANCELLED by 0|0:0|None assigned\n")
+    assert slurm.state_of("75_0", states) == "CANCELLED by 0|0:15|vm"
+    assert slurm.state_of("75_42", states) == "CANCELLED by 0|0:0|None assigned"
+    assert slurm.state_of("76_0", states) is None
+
+
 def test_the_queue_is_read_with_any_job_name():
     assert slurm.parse_queue(QUEUE)[1:] == [("38_1", "RUNNING", "grade-0bc067b3-1"), ("44", "PENDING", "a|b")]
     assert slurm.parse_queue("slurm_load_jobs error: Unable to contact slurm controller\n") == []
