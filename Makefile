@@ -5,6 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STUDY ?= config/study.yaml
 PROFILE ?= profiles/local
+# Snakemake finds an executor as a package on its path. One line in a .pth file puts it there: relative to the virtual
+# environment, so that the checkout can move, and with no build, which would need a network.
+ADD_EXECUTOR := import sysconfig, os; site = sysconfig.get_path("purelib"); \
+  open(f"{site}/assize-executor.pth", "w").write(os.path.relpath("executor", site) + "\n")
 
 # The scientific packages of SciCode's steps: a venv of its own, from a Python that any user can run.
 SCICODE := .venv-scicode
@@ -37,6 +41,7 @@ $(BIN)/python:
 
 $(VENV)/.study-ready: envs/requirements.lock | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	$(BIN)/python -c '$(ADD_EXECUTOR)'
 	@touch $@
 
 $(VENV)/.test-ready: envs/test-requirements.lock $(VENV)/.study-ready

@@ -5,7 +5,6 @@ import json
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -102,6 +101,8 @@ def test_an_ordinary_user_runs_the_default_study_and_reruns_one_grade(ordinary):
     made = {job: state for job, state in ordinary.slurm_jobs().items() if job not in before}
     # 12 calibrations, 24 episodes and 24 grades, at most 25 a Slurm job.
     assert len(made) == 3
+    # Nothing of the executor's is left where nothing failed.
+    assert not (ordinary.root / ".snakemake" / "submitit").exists()
     assert set(made.values()) == {"COMPLETED"}
     check_grades(ordinary, "starter", set(made))
     census = json.loads((ordinary.root / "results/starter/census/census.json").read_text())
@@ -120,8 +121,9 @@ def test_an_ordinary_user_runs_the_default_study_and_reruns_one_grade(ordinary):
     assert len(ordinary.slurm_jobs()) == len(before) + 1
 
 
-def test_root_runs_a_study_and_a_cancelled_grade_is_made_again(superuser):
-    """A grade whose job is cancelled while it runs fails its attempt; the target, named, makes it and nothing else."""
+@pytest.fixture
+def slow(superuser):
+    """A study with one candidate that takes a while to be graded, up to its snapshots."""
     suite = json.loads((superuser.root / "config/suites/starter.json").read_text())
     suite["tasks"] = suite["tasks"][2:3]
     (superuser.root / "suite.json").write_text(json.dumps(suite))
@@ -135,28 +137,44 @@ def test_root_runs_a_study_and_a_cancelled_grade_is_made_again(superuser):
     }
     (superuser.root / "slow.json").write_text(json.dumps({"longest-line-bash": {"longest.sh": "sleep 1; echo no\n"}}))
     (superuser.root / "study.yaml").write_text(yaml.safe_dump(config))
-    study = "--configfile study.yaml"
-    superuser.snakemake(f"--until snapshot {study}")
-    before = superuser.slurm_jobs()
-    target = "results/cancelled/episodes/command/slow/longest-line-bash/1/grade.json"
-    snakemake = f"snakemake {target} --profile profiles/slurm --retries 0 {study}"
-    script = f". {ENVIRONMENT}; PATH={superuser.environment}/bin:$PATH; exec {snakemake}"
-    controller = subprocess.Popen(["bash", "-c", script], cwd=superuser.root, stderr=subprocess.PIPE, text=True)
-    job = wait_for(lambda: running_grade(superuser, before))
-    superuser.run(f"scancel {job}")
-    wait_for(lambda: superuser.slurm_jobs().get(job, "").startswith("CANCELLED"))
-    # The official executor does not take "CANCELLED by <uid>" for an end: its user ends the controller.
-    controller.send_signal(signal.SIGINT)
-    _, errors = controller.communicate(timeout=120)
-    assert controller.returncode != 0, errors
-    assert not (superuser.root / target).exists()
+    superuser.snakemake("--until snapshot --configfile study.yaml")
+    return superuser
 
-    before = superuser.slurm_jobs()
-    superuser.snakemake(f"{target} {study}")
-    assert len(superuser.slurm_jobs()) == len(before) + 1
-    assert json.loads((superuser.root / target).read_text())["verdict"] == "fail"
-    superuser.snakemake(study)
-    check_grades(superuser, "cancelled", set(superuser.slurm_jobs()))
+
+SLOW_GRADE = "results/cancelled/episodes/command/slow/longest-line-bash/1/grade.json"
+
+
+def cancel_while_it_is_graded(account, arguments="") -> tuple[subprocess.Popen, str, str]:
+    """The controller, after it ended by itself, its messages, and the id of the job that was cancelled."""
+    before = account.slurm_jobs()
+    snakemake = f"snakemake {SLOW_GRADE} --profile profiles/slurm {arguments} --configfile study.yaml"
+    script = f". {ENVIRONMENT}; PATH={account.environment}/bin:$PATH; exec {snakemake}"
+    controller = subprocess.Popen(["bash", "-c", script], cwd=account.root, stderr=subprocess.PIPE, text=True)
+    job = wait_for(lambda: running_grade(account, before))
+    account.run(f"scancel {job}")
+    _, errors = controller.communicate(timeout=120)
+    return controller, errors, job
+
+
+def test_a_cancelled_grade_is_made_again_by_the_retry(slow):
+    controller, errors, job = cancel_while_it_is_graded(slow)
+    assert controller.returncode == 0, errors
+    assert f"Job {job} of grade: CANCELLED by 0" in errors
+    grade = json.loads((slow.root / SLOW_GRADE).read_text())
+    assert (grade["verdict"], grade["provenance"]["attempt"]) == ("fail", 2)
+    slow.snakemake("--configfile study.yaml")
+    check_grades(slow, "cancelled", set(slow.slurm_jobs()))
+
+
+def test_without_retries_a_cancelled_grade_ends_the_run_and_is_made_by_the_next(slow):
+    controller, errors, job = cancel_while_it_is_graded(slow, "--retries 0")
+    assert controller.returncode == 1, errors
+    assert f"Job {job} of grade: CANCELLED by 0" in errors
+    assert not (slow.root / SLOW_GRADE).exists()
+    before = slow.slurm_jobs()
+    slow.snakemake(f"{SLOW_GRADE} --configfile study.yaml")
+    assert len(slow.slurm_jobs()) == len(before) + 1
+    assert json.loads((slow.root / SLOW_GRADE).read_text())["verdict"] == "fail"
 
 
 def running_grade(account, before) -> str | None:

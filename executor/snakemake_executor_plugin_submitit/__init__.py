@@ -1,0 +1,416 @@
+"""Snakemake executor ``submitit``: each job, or group of jobs, is one task that submitit runs in Slurm.
+
+The task runs Snakemake's own command for the job under the local executor, inside the allocation: a group of 25 small
+grades pays for one start of Snakemake. Jobs of one shape that are ready together go out as one job array. With
+``--submitit-cluster local`` the same tasks are processes of this machine.
+"""
+
+import asyncio
+import os
+import shlex
+import threading
+import time
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+
+from snakemake_interface_common.exceptions import WorkflowError
+from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
+from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
+from snakemake_interface_executor_plugins.settings import CommonSettings, ExecutorSettingsBase
+from submitit.core.utils import FailedJobError, FailedSubmissionError
+
+from . import journal
+from .journal import Task
+from .queues import open_queue
+from .slurm import Outcome, Shape, shape_of
+
+# Seconds: between the first looks at jobs that were just submitted. Then less and less often.
+FIRST_WAIT = 0.5
+
+
+@dataclass
+class ExecutorSettings(ExecutorSettingsBase):
+    cluster: str = field(
+        default="auto",
+        metadata={"help": "slurm, local (processes of this machine), or auto: Slurm where there is an sbatch."},
+    )
+    partition: str | None = field(
+        default=None, metadata={"type": str, "help": "Slurm partition; resource slurm_partition."}
+    )
+    account: str | None = field(default=None, metadata={"type": str, "help": "Slurm account; resource slurm_account."})
+    qos: str | None = field(default=None, metadata={"type": str, "help": "Slurm quality of service; resource qos."})
+    constraint: str | None = field(default=None, metadata={"type": str, "help": "Node features; resource constraint."})
+    extra: str | None = field(
+        default=None, metadata={"type": str, "help": "More sbatch flags, long ones; resource slurm_extra."}
+    )
+    lost_after: int = field(
+        default=300,
+        metadata={"help": "Seconds after which a job that Slurm answers not to know has failed.", "type": int},
+    )
+
+    def __post_init__(self):
+        if self.cluster not in ("slurm", "local", "auto"):
+            raise WorkflowError(f"--submitit-cluster {self.cluster}: one of slurm, local and auto")
+
+
+common_settings = CommonSettings(
+    non_local_exec=True,
+    implies_no_shared_fs=False,
+    job_deploy_sources=False,
+    auto_deploy_default_storage_provider=False,
+)
+
+
+def clear_allocation(environment: dict) -> None:
+    """Forget the job that the controller itself may run in: sbatch would take its limits for wishes."""
+    for name in list(environment):
+        if name.startswith(("SLURM_", "SLURMD_", "SBATCH_", "SRUN_")) and name != "SLURM_CONF":
+            del environment[name]
+
+
+def unfinished(jobs: Iterable, done: set, needs) -> set:
+    """The jobs of a group that must run again: all that hang together with one that is not done.
+
+    What a job leaves for the next one in its chain may have stayed on the node. ``needs(job)`` gives the jobs that it
+    depends on, of this group or not.
+    """
+    jobs = set(jobs)
+    left, found = jobs - done, set()
+    neighbours = {job: set() for job in jobs}
+    for job in jobs:
+        for other in jobs.intersection(needs(job)):
+            neighbours[job].add(other)
+            neighbours[other].add(job)
+    while left:
+        job = left.pop()
+        found.add(job)
+        left |= neighbours[job] - found
+    return found
+
+
+class Executor(RemoteExecutor):
+    def __init__(self, workflow, logger):
+        # All of this before the base class starts the thread that looks at jobs.
+        clear_allocation(os.environ)
+        self.queue = open_queue(workflow.executor_settings.cluster)
+        self.run_id = uuid.uuid4().hex[:8]
+        self.folder = journal.ROOT / f"{time.strftime('%Y-%m-%dT%H%M%S')}-{self.run_id}"
+        self.batches = 0
+        # Held while something is submitted; once ``stopping`` is set, nothing is.
+        self.gate = threading.Lock()
+        self.stopping = False
+        self.closing = False
+        self.doubtful: set[str] = set()  # names of batches that Slurm may have taken though sbatch failed
+        self.waiting: list = []  # jobs to submit
+        self.begun: set = set()  # jobs that were submitted, or found to run, at least once
+        self.live: dict[str, Task] = {}  # tasks that are not over
+        self.cpus: dict[str, int] = {}  # by task id
+        self.inherited: list[Task] | None = None  # of a controller that died; None until looked for
+        self.unknown_since: dict[str, float] = {}
+        self.task_cores = 1
+        self.wait_s = FIRST_WAIT
+        self.wake = threading.Event()
+        self.outage = False
+        super().__init__(workflow, logger)
+
+    # ------------------------------------------------------------ the command of a task
+
+    @property
+    def cores(self):
+        return self.task_cores
+
+    def get_job_args(self, job):
+        """Within the task: the CPUs and other resources that the task has, and the local executor, whatever profile the
+        environment names. One failed member of a group does not stop the others."""
+        limits = self.get_resource_declarations(job)
+        return (
+            f"{super().get_job_args(job)} {limits} --executor local --profile none --workflow-profile none --keep-going"
+        )
+
+    def script_of(self, job) -> str:
+        self.task_cores = max(1, job.threads)
+        return f"cd {shlex.quote(os.getcwd())} && {self.format_job_exec(job)}\n"
+
+    # ------------------------------------------------------------ submission
+
+    def run_jobs(self, jobs):
+        for job in jobs:
+            self.run_job_pre(job)
+        with self.gate:
+            for job in jobs:
+                self.attach(job) or self.waiting.append(job)
+            self.submit_waiting()
+
+    def run_job(self, job):
+        self.run_jobs([job])
+
+    def attach(self, job) -> bool:
+        """Whether a task of a controller that died makes files of this job: then it waits for that task."""
+        if self.inherited is None:
+            self.inherited = self.find_inherited()
+        if job in self.begun:
+            return False
+        outputs = outputs_of(job)
+        tasks = [task for task in self.inherited if task.outputs & outputs]
+        if not tasks:
+            return False
+        self.begun.add(job)
+        names = ",".join(task.id for task in tasks)
+        self.logger.info(f"Job {names} of an earlier run makes these files: waiting for it.")
+        # Not registered: that would mark as incomplete what the task has completed since.
+        self.report_job_submission(
+            SubmittedJobInfo(job, external_jobid=names, aux={"tasks": tasks, "own": False}), register_job=False
+        )
+        return True
+
+    def find_inherited(self) -> list[Task]:
+        """Tasks that still run and make files of this workflow. This run holds the lock on those files, so that whoever
+        submitted them is dead."""
+        if not journal.ROOT.exists():
+            return []
+        named = {}
+        for id, _, name in self.queue.listing() or []:
+            named.setdefault(name, []).append(id)
+        ours = {str(file) for job in self.dag.jobs for file in job.output}
+        tasks = [task for task in journal.read_batches(journal.ROOT, self.queue.cluster, named) if task.outputs & ours]
+        if not tasks:
+            return []
+        answer = self.queue.outcomes(tasks)
+        outcomes = answer[0] if answer else {}
+        for task in tasks:
+            # In an outage it is taken for alive; the usual looks at jobs will tell.
+            outcome = outcomes.get(task.id, Outcome.ACTIVE)
+            if outcome is Outcome.ACTIVE:
+                self.live[task.id] = task
+            else:
+                journal.forget(task, keep_log=outcome is not Outcome.SUCCESS)
+        return [task for task in tasks if task.id in self.live]
+
+    def submit_waiting(self) -> None:
+        """Submit what waits, in batches of one shape. Called with the gate held."""
+        if self.doubtful:
+            if self.queue.listing() is None:
+                return
+            for name in self.doubtful:
+                self.queue.cancel_named(name)
+            self.doubtful.clear()
+        ready, self.waiting = self.waiting, []
+        parts = []
+        for job in ready:
+            part = self.remaining(job)
+            if part is None:
+                self.report_job_success(SubmittedJobInfo(job))
+            else:
+                parts.append((self.shape(part), job, part))
+        parts.sort(key=lambda entry: repr(entry[0]))
+        for shape, entries in groupby(parts, key=lambda entry: entry[0]):
+            entries = list(entries)
+            for start in range(0, len(entries), self.queue.largest_batch):
+                self.submit_batch(shape, entries[start : start + self.queue.largest_batch])
+
+    def remaining(self, job):
+        """The job, or of a group that was tried before the part that is not done; None where all is."""
+        if job not in self.begun:
+            return job
+        if not job.is_group():
+            return None if self.done_of([job]) else job
+        # As it was before its failure; see ``spare``.
+        job.toposorted = None
+        job.finalize()
+        left = self.unfinished_of(job)
+        if not left or len(left) == len(job.jobs):
+            return job if left else None
+        part = type(job)(job.groupid, frozenset(left), job.global_resources)
+        part.attempt = job.attempt
+        part.finalize()
+        return part
+
+    def spare(self, job) -> None:
+        """Hide from Snakemake what is done of a group that failed: it would remove the outputs of all members."""
+        if job.is_group():
+            left = self.unfinished_of(job)
+            layers = [[member for member in layer if member in left] for layer in job.toposorted]
+            job.toposorted = [layer for layer in layers if layer]
+
+    def unfinished_of(self, group) -> set:
+        return unfinished(group.jobs, self.done_of(group.jobs), lambda member: self.dag.dependencies[member])
+
+    def done_of(self, jobs) -> set:
+        # Processes inside the tasks remove the marks of what they complete; this one must not remember them.
+        self.workflow.persistence._incomplete_cache = None
+        return {job for job in jobs if self.is_done(job)}
+
+    def is_done(self, job) -> bool:
+        """Whether a task has completed the job: its files are there, and no longer marked as incomplete. Every job is
+        marked when it is submitted."""
+        there = job.output and all(os.path.exists(file) for file in job.output)
+        return bool(there) and not self.workflow.async_run(self.workflow.persistence.incomplete(job))
+
+    def shape(self, job) -> Shape:
+        settings = self.workflow.executor_settings
+        limit = None
+        if job.is_group():
+            limit = self.queue.limit(job.resources.get("slurm_partition") or settings.partition)
+        try:
+            return shape_of(job.resources, job.threads, settings, limit)
+        except ValueError as error:
+            raise WorkflowError(str(error)) from None
+
+    def submit_batch(self, shape: Shape, entries: list) -> None:
+        used = sum(self.cpus.values())
+        no_room = self.queue.capacity is not None and used and used + shape.cpus > self.queue.capacity
+        if self.stopping or no_room:
+            self.waiting += [job for _, job, _ in entries]
+            return
+        self.batches += 1
+        name = f"{label(entries[0][1])}-{self.run_id}-{self.batches}"
+        folder = (self.folder / str(self.batches)).absolute()
+        folder.mkdir(parents=True)
+        outputs = [sorted(outputs_of(part)) for _, _, part in entries]
+        scripts = [folder / f"{index}.sh" for index in range(len(entries))]
+        for script, (_, _, part) in zip(scripts, entries, strict=True):
+            script.write_text(self.script_of(part))
+        journal.write_batch(folder, name, self.queue.cluster, outputs, ids=None)
+        try:
+            ids = self.queue.submit(folder, name, shape, scripts)
+        except (OSError, FailedJobError, FailedSubmissionError) as error:
+            self.submission_failed(name, folder, entries, error)
+            return
+        journal.write_batch(folder, name, self.queue.cluster, outputs, ids)
+        self.wait_s = FIRST_WAIT
+        self.wake.set()
+        for index, (id, (_, job, _)) in enumerate(zip(ids, entries, strict=True)):
+            task = Task(id, index, folder, frozenset(outputs[index]))
+            self.live[id], self.cpus[id] = task, shape.cpus
+            self.begun.add(job)
+            self.report_job_submission(SubmittedJobInfo(job, external_jobid=id, aux={"tasks": [task], "own": True}))
+
+    def submission_failed(self, name: str, folder: Path, entries: list, error: Exception) -> None:
+        """Slurm may have taken the jobs all the same, as when its answer came too late. While it does not answer at
+        all, that is no failure of the jobs."""
+        (folder / journal.RECORD).unlink()
+        if self.queue.listing() is None:
+            self.logger.warning(f"Slurm does not answer: {len(entries)} jobs wait to be submitted.")
+            self.doubtful.add(name)
+            self.waiting += [job for _, job, _ in entries]
+            return
+        self.queue.cancel_named(name)
+        self.logger.error(f"The submission of {name}, {len(entries)} jobs, failed: {error}")
+        for _, job, _ in entries:
+            self.report_job_error(SubmittedJobInfo(job))
+
+    # ------------------------------------------------------------ the end of tasks
+
+    async def check_active_jobs(self, active_jobs):
+        # In a thread of its own, since Snakemake's own coroutines are run to their end on the way.
+        for info in await asyncio.to_thread(self.still_active, active_jobs):
+            yield info
+
+    def still_active(self, infos: list[SubmittedJobInfo]) -> list[SubmittedJobInfo]:
+        """One round: look at all tasks, report what ended, submit what can be. Gives the jobs that go on."""
+        tasks = {task.id: task for info in infos for task in info.aux["tasks"]}
+        outcomes, words = self.look(list(tasks.values()))
+        going = []
+        for info in infos:
+            info.aux["tasks"] = [task for task in info.aux["tasks"] if outcomes[task.id] is Outcome.ACTIVE]
+            if info.aux["tasks"]:
+                going.append(info)
+            elif info.aux["own"]:
+                self.report_end(info, outcomes, words, tasks)
+            else:
+                # It waited for a dead controller's tasks. They may have made all of its files, or some.
+                with self.gate:
+                    self.waiting.append(info.job)
+        with self.gate:
+            for id, task in tasks.items():
+                if outcomes[id] is not Outcome.ACTIVE:
+                    journal.forget(task, keep_log=outcomes[id] is not Outcome.SUCCESS)
+            self.submit_waiting()
+        return going
+
+    def look(self, tasks: list[Task]) -> tuple[dict[str, Outcome], dict[str, str]]:
+        """What became of the tasks, and the queue's words for it. Who was unknown for too long is taken for lost."""
+        answer = self.queue.outcomes(tasks) if tasks else ({}, {})
+        if (answer is None) != self.outage:
+            self.outage = answer is None
+            self.logger.warning("Slurm does not answer: waiting." if self.outage else "Slurm answers again.")
+        if answer is None:
+            return {task.id: Outcome.ACTIVE for task in tasks}, {}
+        outcomes, words = answer
+        now = time.monotonic()
+        for task in tasks:
+            if outcomes[task.id] is not Outcome.UNKNOWN:
+                self.unknown_since.pop(task.id, None)
+            elif now - self.unknown_since.setdefault(task.id, now) < self.workflow.executor_settings.lost_after:
+                outcomes[task.id] = Outcome.ACTIVE
+            else:
+                outcomes[task.id] = Outcome.SUCCESS if task.succeeded() else Outcome.FAILURE
+            if outcomes[task.id] is not Outcome.ACTIVE:
+                self.live.pop(task.id, None)
+                self.cpus.pop(task.id, None)
+                self.wait_s = FIRST_WAIT
+        return outcomes, words
+
+    def report_end(self, info: SubmittedJobInfo, outcomes: dict, words: dict, tasks: dict[str, Task]) -> None:
+        id = info.external_jobid
+        if outcomes[id] is Outcome.SUCCESS:
+            self.report_job_success(info)
+            return
+        if self.stopping:
+            return
+        self.spare(info.job)
+        log = tasks[id].log
+        self.logger.error(f"Job {id} of {label(info.job)}: {words[id]}. The end of its log, {log}:\n{tail(log)}")
+        self.report_job_error(info, msg=f"Job {id}: {words[id]}. ")
+
+    async def sleep(self):
+        """From half a second up to ``seconds-between-status-checks``: a small study need not wait."""
+        if not self.closing:
+            await asyncio.to_thread(self.wake.wait, self.wait_s)
+            self.wake.clear()
+        most = self.workflow.remote_execution_settings.seconds_between_status_checks
+        self.wait_s = min(self.wait_s * 1.5, max(most, FIRST_WAIT))
+
+    # ------------------------------------------------------------ the end of the run
+
+    def shutdown(self):
+        self.closing = True
+        self.wake.set()
+        super().shutdown()
+
+    def cancel(self):
+        """Submit nothing more, then end what was submitted, and look that nothing of it is left."""
+        self.stopping = True
+        with self.gate:
+            self.waiting.clear()
+        tasks = list(self.live.values())
+        left = self.queue.cancel(tasks, self.run_id)
+        if left:
+            self.logger.error(f"These jobs could not be cancelled: {' '.join(left)}")
+        for task in tasks:
+            if task.id not in left:
+                journal.forget(task, keep_log=True)
+        self.shutdown()
+
+    def cancel_jobs(self, active_jobs):
+        """Not used: the base class would cancel what is not being looked at just now."""
+
+
+def tail(log: Path, characters=3000) -> str:
+    try:
+        return log.read_text(errors="replace")[-characters:]
+    except OSError as error:
+        return f"(none: {error.strerror})"
+
+
+def outputs_of(job) -> set[str]:
+    members = job.jobs if job.is_group() else [job]
+    return {str(file) for member in members for file in member.output}
+
+
+def label(job) -> str:
+    """The part of the job's name in squeue that says what it is."""
+    return job.groupid if job.is_group() else job.rule.name

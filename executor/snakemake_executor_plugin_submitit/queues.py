@@ -1,0 +1,194 @@
+"""Where tasks run: in Slurm, or as processes of this machine. Both submit, say what became of it, and cancel."""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import psutil
+import submitit
+
+from . import slurm
+from .journal import Task
+from .slurm import Outcome, Shape
+
+
+def open_queue(cluster: str) -> "SlurmQueue | LocalQueue":
+    """``auto`` is Slurm where there is an sbatch."""
+    if cluster == "auto":
+        cluster = "slurm" if shutil.which("sbatch") else "local"
+    return {"slurm": SlurmQueue, "local": LocalQueue}[cluster]()
+
+
+def submit_all(executor: submitit.Executor, scripts: list[Path]) -> list[submitit.Job]:
+    """Submit each script as a task, all at once: under Slurm, more than one are one array.
+
+    The task is a function of the standard library: a job imports nothing of Snakemake before Snakemake itself starts.
+    """
+    with executor.batch():
+        jobs = [executor.submit(subprocess.check_call, ["bash", str(script)]) for script in scripts]
+    return jobs
+
+
+class SlurmQueue:
+    cluster = "slurm"
+    # Below Slurm's default MaxArraySize of 1001.
+    largest_batch = 500
+    # Slurm keeps the queue.
+    capacity = None
+    # A job that squeue no longer lists may stay "running" in accounting for ever; look at least this often.
+    seconds_between_queue_checks = 60
+
+    def __init__(self):
+        self._limits = None
+        self._last_listing = 0.0
+
+    def limit(self, partition: str | None) -> int | None:
+        """The longest time of a job in minutes, or None where there is none or it cannot be found out."""
+        if self._limits is None:
+            self._limits = slurm.parse_limits(slurm.run(["sinfo", "--noheader", "--format=%P|%l"]) or "")
+        # Several partitions can be named: the job goes to whichever starts it first.
+        limits = [self._limits.get(name) for name in partition.split(",")] if partition else [self._limits.get(None)]
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def submit(self, folder: Path, name: str, shape: Shape, scripts: list[Path]) -> list[str]:
+        executor = submitit.SlurmExecutor(folder)
+        executor.update_parameters(job_name=name, array_parallelism=len(scripts), **shape.parameters())
+        return [job.job_id for job in submit_all(executor, scripts)]
+
+    def listing(self) -> list[tuple[str, str, str]] | None:
+        """(Id, state, name) of what squeue lists, or None where it does not answer."""
+        text = slurm.run(slurm.queue_command())
+        return None if text is None else slurm.parse_queue(text)
+
+    def outcomes(self, tasks: Iterable[Task]) -> tuple[dict[str, Outcome], dict[str, str]] | None:
+        """What became of each task, and Slurm's word for it; None while neither sacct nor squeue answers."""
+        ids = [task.id for task in tasks]
+        queued, listing = {}, None
+        text = slurm.run(slurm.accounting_command(ids))
+        rows = slurm.parse_accounting(text or "")
+        accounted = {id: slurm.state_of(id, rows) for id in ids}
+        # Most rounds need no squeue: only what accounting does not know, or calls a failure, is looked up there.
+        doubtful = any(not slurm.is_active(state) and not slurm.is_success(state) for state in accounted.values())
+        if doubtful or time.monotonic() - self._last_listing > self.seconds_between_queue_checks:
+            self._last_listing = time.monotonic()
+            listing = self.listing()
+            queued = {job: state for job, state, _ in listing or []}
+        if text is None and listing is None:
+            return None
+        # "Unknown" is said only where both were asked and answered, or accounting is missing for good or for now.
+        found = {id: slurm.outcome(accounted[id], queued.get(id), listing is not None) for id in ids}
+        return found, {id: accounted[id] or queued.get(id) or "unknown to Slurm" for id in ids}
+
+    def cancel(self, tasks: Iterable[Task], run: str) -> list[str]:
+        """Cancel the tasks, and whatever else of this run is in the queue; gives the ids that are left after all.
+
+        What is not a task is what an interrupted sbatch submitted: only its name is known. It may enter the queue after
+        a first look, so that two in a row must find nothing.
+        """
+        ids = {task.id for task in tasks}
+        left, empty = sorted(ids), 0
+        deadline = time.monotonic() + 120
+        while empty < 2 and time.monotonic() < deadline:
+            if left:
+                # By task, not by array: tasks of an attached array that make nothing of ours go on.
+                slurm.run(["scancel", *left])
+            time.sleep(0.5)
+            left = self._left(ids, run)
+            empty = 0 if left else empty + 1
+        return left
+
+    def cancel_named(self, name: str) -> None:
+        """Cancel what an sbatch submitted that failed nonetheless, as on a time-out of its answer."""
+        for job in {job.split("_")[0] for job, state, other in self.listing() or [] if other == name}:
+            slurm.run(["scancel", job])
+
+    def _left(self, ids: set[str], run: str) -> list[str]:
+        listing = self.listing()
+        if listing is None:
+            return sorted(ids)
+        return [job for job, state, name in listing if slurm.is_active(state) and (job in ids or f"-{run}-" in name)]
+
+
+class LocalQueue:
+    """Processes that submitit starts. It would start all at once: ``capacity`` makes the others wait."""
+
+    cluster = "local"
+    largest_batch = 1
+    capacity = os.cpu_count()
+
+    def __init__(self):
+        # submitit's jobs, since a process that has ended stays a zombie until they look at it.
+        self._jobs = {}
+
+    def limit(self, partition: str | None) -> None:
+        return None
+
+    def submit(self, folder: Path, name: str, shape: Shape, scripts: list[Path]) -> list[str]:
+        executor = submitit.LocalExecutor(folder)
+        # signal_delay_s=0: a task is ended at its limit, and not before.
+        executor.update_parameters(timeout_min=shape.minutes or 365 * 24 * 60, signal_delay_s=0, stderr_to_stdout=True)
+        jobs = submit_all(executor, scripts)
+        self._jobs |= {job.job_id: job for job in jobs}
+        return [job.job_id for job in jobs]
+
+    def listing(self) -> list:
+        return []
+
+    def outcomes(self, tasks: Iterable[Task]) -> tuple[dict[str, Outcome], dict[str, str]]:
+        found = {}
+        for task in tasks:
+            succeeded = task.succeeded()
+            if succeeded is None and self._process(task):
+                found[task.id] = Outcome.ACTIVE
+            else:
+                found[task.id] = Outcome.SUCCESS if task.succeeded() else Outcome.FAILURE
+        return found, {id: outcome.value for id, outcome in found.items()}
+
+    def cancel(self, tasks: Iterable[Task], run: str) -> list[str]:
+        """End all processes of the tasks. Some start others until they are ended: look until none is left."""
+        folders = {str(task.folder) for task in tasks}
+        begun = time.monotonic()
+        while processes := members(folders):
+            if time.monotonic() - begun > 30:
+                break
+            for process in processes:
+                end(process.kill if time.monotonic() - begun > 10 else process.terminate)
+            psutil.wait_procs(processes, timeout=1)
+        return [str(process.pid) for process in processes]
+
+    def cancel_named(self, name: str) -> None:
+        """Nothing: a process that could not be started does not run."""
+
+    def _process(self, task: Task) -> psutil.Process | None:
+        """The live process of a task, ours or a dead controller's. A process id alone may be another's by now."""
+        if task.id in self._jobs:
+            # Looks at the process, and so lets a zombie go.
+            self._jobs[task.id].done()
+        try:
+            process = psutil.Process(int(task.id))
+            return process if str(task.folder) in process.cmdline() else None
+        except psutil.Error:
+            return None
+
+
+def members(folders: set[str]) -> list[psutil.Process]:
+    """The live processes of tasks in these folders, by what submitit gives them: those whose parent is gone too."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            named = folders & {process.environ().get("SUBMITIT_FOLDER"), *process.cmdline()}
+            if named and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def end(action) -> None:
+    try:
+        action()
+    except psutil.NoSuchProcess:
+        pass

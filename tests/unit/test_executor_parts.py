@@ -1,0 +1,198 @@
+"""What the executor asks Slurm for, and how it reads the answers: literal output of Slurm 22.05."""
+
+from types import SimpleNamespace
+
+import pytest
+from snakemake_executor_plugin_submitit import ExecutorSettings, clear_allocation, journal, slurm, unfinished
+from snakemake_executor_plugin_submitit.slurm import Outcome, Shape
+
+SETTINGS = SimpleNamespace(partition=None, account=None, qos=None, constraint=None, extra=None)
+
+# sacct -X --parsable2 --noheader --format=JobID,State,ExitCode,NodeList
+ACCOUNTING = """\
+33|COMPLETED|0:0|vm
+35|CANCELLED by 0|0:0|vm
+36|CANCELLED by 1000|0:15|None assigned
+38_0|COMPLETED|0:0|vm
+38_1|RUNNING|0:0|vm
+38_[2-4,7%2]|PENDING|0:0|None assigned
+41|TIMEOUT|0:0|vm
+42|OUT_OF_MEMORY|0:125|vm
+43|NODE_FAIL|1:0|vm
+44|PREEMPTED|0:15|vm
+45.batch|COMPLETED|0:0|vm
+"""
+
+# squeue --me --array --states=all --noheader --format=%i|%T|%j
+QUEUE = """\
+38_2|PENDING|grade-0bc067b3-1
+38_1|RUNNING|grade-0bc067b3-1
+44|PENDING|a|b
+"""
+
+
+def test_accounting_is_read_with_arrays_expanded_and_steps_left_out():
+    states = slurm.parse_accounting(ACCOUNTING)
+    assert set(states) == {"33", "35", "36", "41", "42", "43", "44"} | {f"38_{index}" for index in (0, 1, 2, 3, 4, 7)}
+    assert states["38_7"] == "PENDING|0:0|None assigned"
+    assert slurm.word_of(states["36"]) == "CANCELLED"
+
+
+@pytest.mark.parametrize("text", ["", "sacct: error: problem\n", "38_[0-9,...]|PENDING|0:0|\n", "||\n"])
+def test_what_is_no_answer_names_no_job(text):
+    assert set(slurm.parse_accounting(text)) <= {""}
+
+
+def test_tasks_cancelled_before_their_start_share_a_row():
+    states = slurm.parse_accounting("75_0|CANCELLED by 0|0:15|vm\n75|CANCELLED by 0|0:0|None assigned\n")
+    assert slurm.state_of("75_0", states) == "CANCELLED by 0|0:15|vm"
+    assert slurm.state_of("75_42", states) == "CANCELLED by 0|0:0|None assigned"
+    assert slurm.state_of("76_0", states) is None
+
+
+def test_the_queue_is_read_with_any_job_name():
+    assert slurm.parse_queue(QUEUE)[1:] == [("38_1", "RUNNING", "grade-0bc067b3-1"), ("44", "PENDING", "a|b")]
+    assert slurm.parse_queue("slurm_load_jobs error: Unable to contact slurm controller\n") == []
+
+
+FAILURES = ["BOOT_FAIL", "CANCELLED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"]
+
+
+@pytest.mark.parametrize("state", [*FAILURES, "CANCELLED by 1000", "CANCELLED+"])
+def test_every_end_ends_a_job(state):
+    assert slurm.outcome(f"{state}|0:15|vm", None, asked_queue=True) is Outcome.FAILURE
+    # Without accounting, the queue's word is the last.
+    assert slurm.outcome(None, state, asked_queue=True) is Outcome.FAILURE
+
+
+@pytest.mark.parametrize(
+    ("accounted", "queued", "asked", "expected"),
+    [
+        ("COMPLETED|0:0|vm", None, False, Outcome.SUCCESS),
+        (None, "COMPLETED", True, Outcome.SUCCESS),
+        ("RUNNING|0:0|vm", None, False, Outcome.ACTIVE),
+        (None, "PENDING", True, Outcome.ACTIVE),
+        # Preempted, or its node lost, and requeued.
+        ("PREEMPTED|0:15|vm", "PENDING", True, Outcome.ACTIVE),
+        ("NODE_FAIL|1:0|vm", "RUNNING", True, Outcome.ACTIVE),
+        ("NODE_FAIL|1:0|vm", "NODE_FAIL", True, Outcome.FAILURE),
+        # Its end is not over yet.
+        ("CANCELLED by 0|0:0|vm", "COMPLETING", True, Outcome.ACTIVE),
+        # Accounting never heard of its end, or has not heard of it yet.
+        ("RUNNING|0:0|vm", None, True, Outcome.UNKNOWN),
+        ("RUNNING|0:0|vm", "COMPLETED", True, Outcome.SUCCESS),
+        (None, None, True, Outcome.UNKNOWN),
+        # squeue was asked and did not answer.
+        (None, None, False, Outcome.ACTIVE),
+        # A state that no Slurm of today has.
+        ("POWERING_UP|0:0|vm", "POWERING_UP", True, Outcome.ACTIVE),
+    ],
+)
+def test_what_became_of_a_job(accounted, queued, asked, expected):
+    assert slurm.outcome(accounted, queued, asked) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"),
+    [("1-00:00:00", 1440), ("2-03:30:00", 3090), ("1:30:00", 90), ("30:00", 30), ("infinite", None), ("n/a", None)],
+)
+def test_time_limits(text, minutes):
+    assert slurm.parse_minutes(text) == minutes
+
+
+def test_the_default_partitions_limit_is_found_by_no_name():
+    limits = slurm.parse_limits("short*|4:00:00\nlong|7-00:00:00\nany|infinite\n")
+    assert limits == {"short": 240, None: 240, "long": 10080, "any": None}
+
+
+def test_a_job_goes_before_the_settings():
+    settings = SimpleNamespace(partition="main", account="lab", qos="low", constraint=None, extra="--nice=5")
+    resources = {"mem_mb": 30720, "runtime": 600, "slurm_partition": "short", "slurm_extra": "--exclusive"}
+    shape = slurm.shape_of(resources, 16, settings, limit=240)
+    assert shape == Shape(16, 30720, 240, "short", "lab", "low", None, "--exclusive")
+    parameters = shape.parameters()
+    assert (parameters["mem"], parameters["time"], parameters["cpus_per_task"]) == ("30720M", 240, 16)
+    assert parameters["additional_parameters"] == {"requeue": True, "exclusive": True}
+
+
+def test_nothing_is_asked_for_that_nobody_said():
+    shape = slurm.shape_of({}, 0, SETTINGS)
+    assert shape == Shape(1, None, None)
+    asked = {name for name, value in shape.parameters().items() if value is not None}
+    assert asked == {"cpus_per_task", "additional_parameters", "use_srun", "stderr_to_stdout"}
+
+
+def test_flags_are_taken_in_both_spellings():
+    text = "--nice=10 --exclusive --gres gpu:1 --comment='two words'"
+    flags = {"nice": "10", "exclusive": True, "gres": "gpu:1", "comment": "two words"}
+    assert slurm.parse_flags(text) == flags
+
+
+@pytest.mark.parametrize("text", ["-p short", "nice", "--nice=1 2"])
+def test_other_flags_are_refused(text):
+    with pytest.raises(ValueError, match="only --name"):
+        slurm.parse_flags(text)
+
+
+def test_the_controllers_own_allocation_is_forgotten():
+    environment = {
+        "SLURM_JOB_ID": "7",
+        "SLURM_CONF": "c",
+        "SBATCH_TIMELIMIT": "1",
+        "SRUN_CPUS_PER_TASK": "1",
+        "HOME": "/",
+    }
+    clear_allocation(environment)
+    assert environment == {"SLURM_CONF": "c", "HOME": "/"}
+
+
+def test_what_hangs_together_with_unfinished_work_is_made_again():
+    needs = {"p1": [], "s1": ["p1"], "p2": ["other"], "s2": ["p2"], "p3": [], "s3": ["p3"]}
+    assert unfinished(needs, {"p1", "s1", "p2"}, needs.get) == {"p2", "s2", "p3", "s3"}
+    assert unfinished(needs, set(needs), needs.get) == set()
+
+
+def make_batch(folder, ids):
+    folder.mkdir(parents=True)
+    journal.write_batch(folder, "grade-run-1", "slurm", [["a"], ["b"]], ids)
+    for index, id in enumerate(ids or ["7_0", "7_1"]):
+        for name in (f"{index}.sh", f"{id}_submitted.pkl", f"{id}_0_log.out"):
+            (folder / name).write_text("")
+    (folder / "7_submission.sh").write_text("")
+    (folder / ".submission_file_0.sh").symlink_to(folder / "7_submission.sh")
+
+
+@pytest.mark.parametrize("ids", [["7_0", "7_1"], None])
+def test_a_later_controller_finds_the_tasks_even_by_their_name(tmp_path, ids):
+    make_batch(tmp_path / "run" / "1", ids)
+    named = {"grade-run-1": ["7_1"]}
+    found = {task.id: (task.index, task.outputs) for task in journal.read_batches(tmp_path, "slurm", named)}
+    both = {"7_0": (0, {"a"}), "7_1": (1, {"b"})}
+    assert found == (both if ids else {"7_1": both["7_1"]})
+    assert list(journal.read_batches(tmp_path, "local", named)) == []
+
+
+def test_files_of_a_success_go_those_of_a_failure_and_others_stay(tmp_path):
+    root = tmp_path / "submitit"
+    make_batch(root / "run" / "1", ["7_0", "7_1"])
+    (root / "run" / "1" / "mine").write_text("")
+    first, second = journal.read_batches(root, "slurm", {})
+    journal.forget(first, keep_log=False)
+    assert (root / "run" / "1" / "batch.json").exists()
+    journal.forget(second, keep_log=True)
+    assert {path.name for path in (root / "run" / "1").iterdir()} == {"mine", "1.sh", "7_1_0_log.out"}
+
+
+def test_nothing_is_left_of_a_run_without_failures(tmp_path):
+    root = tmp_path / "submitit"
+    make_batch(root / "run" / "1", ["7_0", "7_1"])
+    for task in list(journal.read_batches(root, "slurm", {})):
+        journal.forget(task, keep_log=False)
+    assert not root.exists()
+
+
+def test_a_cluster_that_is_none_is_refused():
+    from snakemake_interface_common.exceptions import WorkflowError
+
+    with pytest.raises(WorkflowError, match="one of slurm, local and auto"):
+        ExecutorSettings(cluster="pbs")
