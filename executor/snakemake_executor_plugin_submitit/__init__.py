@@ -305,6 +305,9 @@ class Executor(RemoteExecutor):
     # ------------------------------------------------------------ the end of tasks
 
     async def check_active_jobs(self, active_jobs):
+        # A run that has nothing to do is over before its first look, and has no threads left to look with.
+        if not active_jobs and not self.waiting:
+            return
         # In a thread of its own, since Snakemake's own coroutines are run to their end on the way.
         for info in await asyncio.to_thread(self.still_active, active_jobs):
             yield info
@@ -368,9 +371,10 @@ class Executor(RemoteExecutor):
 
     async def sleep(self):
         """From half a second up to ``seconds-between-status-checks``: a small study need not wait."""
-        if not self.closing:
-            await asyncio.to_thread(self.wake.wait, self.wait_s)
-            self.wake.clear()
+        until = time.monotonic() + self.wait_s
+        while not self.closing and not self.wake.is_set() and time.monotonic() < until:
+            await asyncio.sleep(0.05)
+        self.wake.clear()
         most = self.workflow.remote_execution_settings.seconds_between_status_checks
         self.wait_s = min(self.wait_s * 1.5, max(most, FIRST_WAIT))
 
