@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,16 @@ def copy_project(target: Path) -> Path:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, target / name)
     return target
+
+
+def wait_for(condition, seconds=120):
+    """What ``condition()`` gives, as soon as that is true."""
+    deadline = time.time() + seconds
+    while time.time() < deadline:
+        if value := condition():
+            return value
+        time.sleep(0.2)
+    raise AssertionError(f"nothing in {seconds} s")
 
 
 @pytest.fixture

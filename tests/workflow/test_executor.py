@@ -12,6 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from conftest import wait_for
+
 CLUSTER = Path(os.environ.get("ASSIZE_CLUSTER_DIR", "/var/tmp/assize-cluster"))
 SNAKEMAKE = Path(sys.executable).parent / "snakemake"
 
@@ -108,15 +110,6 @@ def workflow(tmp_path):
     yield workflow
     if shutil.which("squeue") and (CLUSTER / "env").exists() and (left := workflow.queue()):
         workflow.slurm("scancel", *left)
-
-
-def wait_for(condition, seconds=120):
-    deadline = time.time() + seconds
-    while time.time() < deadline:
-        if value := condition():
-            return value
-        time.sleep(0.2)
-    raise AssertionError(f"nothing in {seconds} s")
 
 
 class TestSlurm:

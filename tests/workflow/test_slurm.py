@@ -7,14 +7,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 import yaml
 
-from conftest import copy_project
+from conftest import copy_project, wait_for
 
 CLUSTER = Path(os.environ.get("ASSIZE_CLUSTER_DIR", "/var/tmp/assize-cluster"))
 ENVIRONMENT = CLUSTER / "env"
@@ -185,12 +184,3 @@ def running_grade(account, before) -> str | None:
             jobs = account.run("squeue --noheader --states=RUNNING --format=%A").stdout.split()
             return next((job for job in jobs if job not in before), None)
     return None
-
-
-def wait_for(condition, seconds=120):
-    deadline = time.time() + seconds
-    while time.time() < deadline:
-        if value := condition():
-            return value
-        time.sleep(0.2)
-    raise AssertionError(f"nothing in {seconds} s")
