@@ -11,6 +11,8 @@ import time
 import pytest
 import yaml
 
+from conftest import lane_or_skip
+
 EPISODE_JOBS = {"prepare", "solve", "snapshot", "grade"}
 SMALL = {
     "name": "small",
@@ -281,3 +283,20 @@ def test_a_public_suite_is_staged_and_its_graders_are_found_to_expose_the_oracle
     assert census["oracle_exposed"] == ["command/shout-bash", "command/sum-stdin-python"]
     for path in results.rglob("grade.json"):
         assert json.loads(path.read_text())["oracle_exposed"] is True
+
+
+def test_the_container_lane_gives_the_same_verdicts_and_names_its_image(small):
+    lane = lane_or_skip("container")
+    small.config["benchmarks"]["command"]["sandbox"] = {"lane": "container", "image": lane.image}
+    small.config["benchmarks"]["command"]["instances"] = ["run-length-c"]
+    small.config["conditions"]["wrong"] = {
+        "solver": "replay",
+        "submissions": {"command": "config/suites/starter-wrong.json"},
+    }
+    small.write()
+    small.run()
+    assert small.verdicts() == {"reference": (1, 0, 0), "noop": (0, 1, 0), "wrong": (0, 1, 0)}
+    grade = json.loads(small.grade("reference", "run-length-c").read_text())
+    sandbox = grade["provenance"]["sandbox"]
+    assert (sandbox["lane"], sandbox["image"], sandbox["engine_limits"]) == ("container", lane.image, None)
+    assert sandbox["image_digest"].startswith("sha256:")
