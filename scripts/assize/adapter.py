@@ -136,23 +136,34 @@ def prepare(context: Context, episode: Episode) -> dict:
 
     def work() -> dict:
         _pass_gate(context, episode)
-        remove_tree(workspace)
-        workspace.mkdir(parents=True)
-        return {"status": "prepared", **context.benchmark.prepare(context, episode, workspace)}
+        return {"status": "prepared", **_lay_out(context, episode, workspace)}
 
     record = {**_header(context, "prepared", episode), "reason": None, "task": {}, **_or_void(context, work)}
     write_record(folder / "prepared.json", record)
     return record
 
 
+def _lay_out(context: Context, episode: Episode, workspace: Path) -> dict:
+    remove_tree(workspace)
+    workspace.mkdir(parents=True)
+    return context.benchmark.prepare(context, episode, workspace)
+
+
 def solve(context: Context, episode: Episode) -> dict:
-    """Let the solver of the episode's condition work in its workspace."""
+    """Let the solver of the episode's condition work in its workspace; a further attempt starts from a fresh one."""
     folder = context.study.episode_folder(episode)
+    workspace = folder / "workspace"
     prepared = _read_stage(context, episode, "prepared")
+
+    def work() -> dict:
+        if context.attempt > 1:
+            _lay_out(context, episode, workspace)
+        return context.benchmark.solve(context, episode, workspace)
+
     if prepared["status"] == "void":
         body = {"status": "void", "reason": prepared["reason"]}
     else:
-        body = _or_void(context, lambda: context.benchmark.solve(context, episode, folder / "workspace"))
+        body = _or_void(context, work)
     solver = context.study.frozen["conditions"][episode.condition]["solver"]
     record = {**_header(context, "solved", episode), "solver": solver, "reason": None, "detail": {}, **body}
     write_record(folder / "solved.json", record)

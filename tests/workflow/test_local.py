@@ -202,6 +202,16 @@ def test_a_command_solver_works_in_the_sandbox_and_is_judged_by_what_it_left(sma
     assert {check["verdict"] for check in grade["checks"]} == {"pass", "fail"}
 
 
+def test_a_further_attempt_to_solve_starts_from_a_fresh_workspace(small):
+    """An agent that was cut off left half of its work: the next attempt must not find it."""
+    small.run("--until", "prepare")
+    workspace = small.grade("noop", "longest-line-bash").parent / "workspace"
+    (workspace / "half-done.sh").write_text("echo")
+    episode = ("--study", small.results / "study.json", "--episode", "noop/longest-line-bash/1")
+    small.project.script("command_adapter.py", "solve", *episode, "--attempt", "2/3")
+    assert list(workspace.iterdir()) == []
+
+
 def test_a_bad_config_stops_before_anything_runs_with_exit_2(small):
     small.config["conditions"]["x"] = {"solver": "magic"}
     small.config["benchmarks"]["command"]["sandbox"] = {"lane": "chroot"}
