@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -68,6 +69,15 @@ def copy_project(target: Path) -> Path:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, target / name)
     return target
+
+
+@pytest.fixture
+def whole_cluster():
+    """The test cluster's one node, for this test alone: most ask for all of it."""
+    from filelock import FileLock
+
+    with FileLock(Path(tempfile.gettempdir(), f"assize-test-cluster-{os.getuid()}.lock")):
+        yield
 
 
 def wait_for(condition, seconds=120):

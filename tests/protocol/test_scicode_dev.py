@@ -41,7 +41,6 @@ def derived(tmp_path_factory) -> dict[str, bytes]:
     return targets
 
 
-@pytest.mark.xdist_group("scicode-dev")
 @pytest.mark.parametrize("name", ["bubblewrap", "container", "subprocess"])
 def test_quick_references_pass_and_just_the_mutated_steps_fail(derived, name):
     lane, results = lane_of(name), {}
@@ -64,7 +63,6 @@ def test_quick_references_pass_and_just_the_mutated_steps_fail(derived, name):
     assert failed == {f"mutated/{number}" for number in wrong - SLOW}
 
 
-@pytest.mark.xdist_group("scicode-dev")
 def test_all_fifty_references_pass(tmp_path):
     """Once, the slow steps included, with the longest first: about three minutes on two cores."""
 

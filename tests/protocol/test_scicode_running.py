@@ -10,7 +10,7 @@ from assize.benchmarks.scicode.composition import Program
 from assize.benchmarks.scicode.runtime.reports import judge, lines_of
 from scicode_support import lane_of, needs_runtime, problem, run_code, runtime, step
 
-pytestmark = [needs_runtime, pytest.mark.xdist_group("scicode-running")]
+pytestmark = needs_runtime
 
 F = "def f(): return 1"
 CASES = ("import numpy as np\nassert np.allclose(f(), 1)",)

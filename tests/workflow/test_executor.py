@@ -20,7 +20,7 @@ SNAKEMAKE = Path(sys.executable).parent / "snakemake"
 needs_slurm = [
     pytest.mark.skipif(not (CLUSTER / "env").exists(), reason="no Slurm: bring one up with tests/cluster/up, as root"),
     # One after another: most ask for the whole node.
-    pytest.mark.xdist_group("slurm"),
+    pytest.mark.usefixtures("whole_cluster"),
 ]
 
 SNAKEFILE = """

@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.skipif(not ENVIRONMENT.exists(), reason="no Slurm: bring one up with tests/cluster/up, as root"),
     pytest.mark.skipif(os.geteuid() != 0, reason="the test cluster's users are root and assize: run the tests as root"),
     # One after another: each asks for the whole node.
-    pytest.mark.xdist_group("slurm"),
+    pytest.mark.usefixtures("whole_cluster"),
 ]
 
 
