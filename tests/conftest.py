@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,9 @@ import pytest
 from assize.benchmarks.command.suite import Task
 from assize.errors import AssizeError
 from assize.sandbox import Limits, open_lane
+
+# Started in the background by a shell, the tests ignore SIGINT, and so would all that they start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parents[1]
 # Made by tests/cluster/up; an image of a site's own can be named.
