@@ -49,9 +49,11 @@ class Account:
         return self.run(f"snakemake {arguments} --profile profiles/slurm", **options)
 
     def slurm_jobs(self) -> dict[str, str]:
-        """Job id -> state, of all of the user's jobs, from accounting."""
-        text = self.run(f"sacct -X --noheader --parsable2 -u {self.user} -S now-1hours --format=JobID,State").stdout
-        return dict(line.split("|") for line in text.splitlines())
+        """Job id -> state, of all of the user's jobs: from accounting, which may be some seconds late, and squeue."""
+        since = f"sacct -X --noheader --parsable2 -u {self.user} -S now-1hours --format=JobID,State"
+        late = f"squeue --noheader --states=all -u {self.user} --format='%i|%T'"
+        lines = self.run(f"{late}; {since}").stdout.splitlines()
+        return dict(line.split("|") for line in lines)
 
 
 @pytest.fixture(scope="module")

@@ -309,7 +309,11 @@ class _Session:
 
     def _release(self, _) -> None:
         """The command itself has ended: count what it left behind, then let the wrapper end."""
-        self.survivors = max(0, sum(map(_alive, self.watch.members())) - self.machinery)
+        # Twice: a process whose parent ends while the table is read hangs in the air for that one look.
+        found = set(self.watch.members())
+        time.sleep(0.002)
+        found.update(self.watch.members())
+        self.survivors = max(0, sum(map(_alive, found)) - self.machinery)
         if self.kill_tree:
             self.watch.kill_members()
         self._forget(self.wrapper)
