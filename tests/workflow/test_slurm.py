@@ -104,7 +104,7 @@ def test_an_ordinary_user_runs_the_default_study_and_reruns_one_grade(ordinary):
     assert len(made) == 3
     # Nothing of the executor's is left where nothing failed.
     assert not (ordinary.root / ".snakemake" / "submitit").exists()
-    assert set(made.values()) == {"COMPLETED"}
+    wait_for(lambda: {ordinary.slurm_jobs()[job] for job in made} == {"COMPLETED"})
     check_grades(ordinary, "starter", set(made))
     census = json.loads((ordinary.root / "results/starter/census/census.json").read_text())
     verdicts = {row["condition"]: (row["passed"], row["failed"], row["void"]) for row in census["conditions"]}
