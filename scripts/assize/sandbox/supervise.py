@@ -263,7 +263,7 @@ class _Session:
         next_watch = self.started + WATCH_S
         while self.process.poll() is None:
             # Once released, the wrapper ends at once: worth a closer look than the watch's.
-            self._read(WATCH_S if self.engine or self._waits() else 0.002)
+            self._read(WATCH_S if self.engine or self._listens_to(self.wrapper) else 0.002)
             now = time.monotonic()
             if now - self.started > self.limits.wall_s:
                 return "wall"
@@ -304,8 +304,8 @@ class _Session:
         output = self.output
         return Outcome(exit_status, limit, self.seconds, output.value(), output.total, self.survivors)
 
-    def _waits(self) -> bool:
-        return self.wrapper in {key.fileobj for key in self.selector.get_map().values()}
+    def _listens_to(self, channel) -> bool:
+        return channel in {key.fileobj for key in self.selector.get_map().values()}
 
     def _release(self, _) -> None:
         """The command itself has ended: count what it left behind, then let the wrapper end."""
@@ -320,7 +320,7 @@ class _Session:
         self.wrapper.shutdown(socket.SHUT_RDWR)
 
     def _forget(self, channel) -> None:
-        if channel in {key.fileobj for key in self.selector.get_map().values()}:
+        if self._listens_to(channel):
             self.selector.unregister(channel)
 
     def _read(self, timeout: float) -> bool:
