@@ -82,11 +82,11 @@ class SlurmQueue:
         found = {id: slurm.outcome(accounted[id], queued.get(id), listing is not None) for id in ids}
         return found, {id: accounted[id] or queued.get(id) or "unknown to Slurm" for id in ids}
 
-    def cancel(self, tasks: Iterable[Task], run: str) -> list[str]:
-        """Cancel the tasks, and whatever else of this run is in the queue; gives the ids that are left after all.
+    def cancel(self, tasks: Iterable[Task], run: str | None = None) -> list[str]:
+        """Cancel the tasks, and whatever else of the run is in the queue; gives the ids that are left after all.
 
-        What is not a task is what an interrupted sbatch submitted: only its name is known. It may enter the queue after
-        a first look, so that two in a row must find nothing.
+        What is of the run and no task is what an interrupted sbatch submitted: only its name is known. It may enter the
+        queue after a first look, so that two in a row must find nothing.
         """
         ids = {task.id for task in tasks}
         left, empty = sorted(ids), 0
@@ -105,11 +105,12 @@ class SlurmQueue:
         for job in {job.split("_")[0] for job, state, other in self.listing() or [] if other == name}:
             slurm.run(["scancel", job])
 
-    def _left(self, ids: set[str], run: str) -> list[str]:
+    def _left(self, ids: set[str], run: str | None) -> list[str]:
         listing = self.listing()
         if listing is None:
             return sorted(ids)
-        return [job for job, state, name in listing if slurm.is_active(state) and (job in ids or f"-{run}-" in name)]
+        active = [(job, name) for job, state, name in listing if slurm.is_active(state)]
+        return [job for job, name in active if job in ids or (run and f"-{run}-" in name)]
 
 
 class LocalQueue:
@@ -147,7 +148,7 @@ class LocalQueue:
                 found[task.id] = Outcome.SUCCESS if task.succeeded() else Outcome.FAILURE
         return found, {id: outcome.value for id, outcome in found.items()}
 
-    def cancel(self, tasks: Iterable[Task], run: str) -> list[str]:
+    def cancel(self, tasks: Iterable[Task], run: str | None = None) -> list[str]:
         """End all processes of the tasks. Some start others until they are ended: look until none is left."""
         folders = {str(task.folder) for task in tasks}
         begun = time.monotonic()

@@ -73,45 +73,54 @@ def state_of(holder: Holder, mine: Holder, started: float | None, job_lives: boo
     return {True: ALIVE, False: GONE, None: UNKNOWN}[job_lives]
 
 
-def take(study) -> None:
-    """Write this process down as the holder of a study.
+def take(root: Path) -> None:
+    """Write this process down as the holder of the study at ``root``, ``results/<study>``.
 
     Raises
     ------
     UsageError : a live process holds it. One that cannot be asked does not count: it has lost Snakemake's lock.
     """
-    with _guard(study):
-        found = _read(study)
+    with _guard(root):
+        found = _read(root)
         if found and found != me() and _state(found) == ALIVE:
-            raise UsageError("held", f"the study {study.name} is being run by {found}", _remedy(study))
-        write_record(_path(study), {"schema": "assize.holder/1", **asdict(me())})
+            raise UsageError("held", f"the study {root.name} is being run by {found}", _remedy(root))
+        write_record(_path(root), {"schema": "assize.holder/1", **asdict(me())})
 
 
-def release(study) -> None:
+def release(root: Path) -> None:
     """Give the study free at the end of a run, if this process holds it."""
-    with _guard(study):
-        if _read(study) == me():
-            _path(study).unlink()
+    with _guard(root):
+        if _read(root) == me():
+            _path(root).unlink()
 
 
-def look(study) -> str | None:
-    """What a person should know before a run: who holds the study. Of a holder that is gone, the locks are removed."""
-    if not _path(study).exists():
+@dataclass(frozen=True)
+class Finding:
+    """Who holds a study, or held it, in words, and whether it is alive, gone, or cannot be asked (unknown)."""
+
+    message: str
+    state: str
+
+
+def look(root: Path) -> Finding | None:
+    """Who holds the study; None if nobody does. Of a holder that is gone, the locks are removed."""
+    if not _path(root).exists():
         return None
-    with _guard(study):
-        found = _read(study)
+    with _guard(root):
+        found = _read(root)
         state = _state(found) if found else GONE
         if state == GONE:
-            _remove_snakemake_locks(study.root)
-            _path(study).unlink(missing_ok=True)
-            return f"The last run of {study.name} was cut off ({found}): its locks are removed." if found else None
+            _remove_snakemake_locks(root)
+            _path(root).unlink(missing_ok=True)
+            return Finding(f"The last run of {root.name} was cut off ({found}). Its locks are removed.", GONE)
     if state == UNKNOWN:
-        return f"{study.name} may be held by {found}, which cannot be asked from here. If it is gone: add --unlock once."
-    return f"{study.name} is being run by {found}. {_remedy(study)}"
+        message = f"{root.name} may be run by {found}, which cannot be asked from here. If it is gone: --unlock once."
+        return Finding(message, UNKNOWN)
+    return Finding(f"{root.name} is being run by {found}. {_remedy(root)}", ALIVE)
 
 
-def _remedy(study) -> str:
-    return f"Wait for it, or end it: python scripts/controller.py cancel {study.root}, or Ctrl-C where it runs."
+def _remedy(root: Path) -> str:
+    return f"Wait for it, or end it: python scripts/controller.py cancel {root}, or Ctrl-C where it runs."
 
 
 def _state(holder: Holder) -> str:
@@ -134,7 +143,9 @@ def _job_lives(job: str) -> bool | None:
     from snakemake_executor_plugin_submitit import slurm
 
     text = slurm.run(slurm.queue_command())
-    return None if text is None else any(id == job and slurm.is_active(state) for id, state, _ in slurm.parse_queue(text))
+    return (
+        None if text is None else any(id == job and slurm.is_active(state) for id, state, _ in slurm.parse_queue(text))
+    )
 
 
 def _remove_snakemake_locks(root: Path) -> None:
@@ -144,21 +155,21 @@ def _remove_snakemake_locks(root: Path) -> None:
             lock.unlink(missing_ok=True)
 
 
-def _path(study) -> Path:
-    return study.root / "holder.json"
+def _path(root: Path) -> Path:
+    return root / "holder.json"
 
 
-def _guard(study):
+def _guard(root: Path):
     from filelock import FileLock
 
-    study.root.mkdir(parents=True, exist_ok=True)
-    return FileLock(study.root / ".holder.lock", timeout=60)
+    root.mkdir(parents=True, exist_ok=True)
+    return FileLock(root / ".holder.lock", timeout=60)
 
 
-def _read(study) -> Holder | None:
+def _read(root: Path) -> Holder | None:
     """None also of a record that is damaged: nobody is known to hold the study."""
     try:
-        record = read_record(_path(study), "holder")
+        record = read_record(_path(root), "holder")
     except UsageError:
         return None
     return Holder(**{key: value for key, value in record.items() if key != "schema"})

@@ -30,8 +30,8 @@ def open_study(workflow, config: dict) -> Study:
             raise UsageError("bad_usage", f"--config {', '.join(unknown)}: not allowed; allowed: {allowed}")
         if workflow.is_main_process:
             study = Study(resolve(own, path, config.get("resource_mode")))
-            if notice := holder.look(study):
-                print(notice, file=sys.stderr)
+            if found := holder.look(study.root):
+                print(found.message, file=sys.stderr)
         else:
             study = Study.read(RESULTS / own["name"] / "study.json")
         study.attempts = int(config.get("attempts", 1))
@@ -46,7 +46,7 @@ def begin(study: Study) -> None:
     from snakemake.exceptions import WorkflowError
 
     try:
-        holder.take(study)
+        holder.take(study.root)
     except UsageError as error:
         raise WorkflowError(error.message, error.hint) from None
     freeze(study)
@@ -54,7 +54,7 @@ def begin(study: Study) -> None:
 
 def end(study: Study) -> None:
     """Give the study free."""
-    holder.release(study)
+    holder.release(study.root)
 
 
 def freeze(study: Study) -> None:
