@@ -5,7 +5,7 @@
 #   snakemake --profile profiles/slurm results/<study>/episodes/<benchmark>/<condition>/<instance>/<repeat>/grade.json
 #
 # Everything lands in results/<study>/: study.json (what is planned, with all pins), calibration/, admission/,
-# episodes/, census/ (census.json, grades.csv) and logs/.
+# episodes/, census/ (census.json, grades.csv, accounting.json) and logs/.
 
 import sys
 
@@ -40,6 +40,7 @@ localrules:
     stage,
     admit,
     census,
+    accounting,
 
 
 # Once this run holds the lock on the study, and before any job.
@@ -52,6 +53,7 @@ rule all:
         # Named here too: of what is only an input to the census, Snakemake would not miss a deleted one.
         STUDY.grades(),
         f"results/{STUDY.name}/census/census.json",
+        f"results/{STUDY.name}/census/accounting.json",
 
 
 include: "rules/stage.smk"

@@ -195,6 +195,7 @@ def snapshot(context: Context, episode: Episode) -> dict:
         "scoring_status": None,
         "survivors": 0,
         "detail": {},
+        "slurm": resources.slurm_allocation(),
         **body,
         "sha256": sha256_file(folder / "submission.tar.gz"),
         "size": (folder / "submission.tar.gz").stat().st_size,

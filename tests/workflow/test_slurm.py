@@ -186,3 +186,43 @@ def running_grade(account, before) -> str | None:
             jobs = account.run("squeue --noheader --states=RUNNING --format=%A").stdout.split()
             return next((job for job in jobs if job not in before), None)
     return None
+
+
+def test_accounting_says_what_the_jobs_of_a_study_used(slow, tmp_path):
+    slow.snakemake("--configfile study.yaml")
+    path = slow.root / "results/cancelled/census/accounting.json"
+    record = json.loads(path.read_text())
+    assert (record["source"], record["reason"]) == ("sacct", None)
+    rules = {line["rule"]: line for line in record["rules"]}
+    assert {name: line["records"] for name, line in rules.items()} == {"calibrate": 1, "episode": 2, "grade": 2}
+    grades = {
+        grade["episode"]["condition"]: grade["provenance"]["slurm"]["job_id"] for grade in grades_of(slow, "cancelled")
+    }
+    assert {row["condition"]: row["job_id"] for row in record["grades"]} == grades
+    (job,) = set(grades.values())
+    text = slow.run(f"sacct --noheader --parsable2 --format=ElapsedRaw,AllocCPUS,TotalCPU --jobs {job}").stdout
+    elapsed, cpus, cpu = text.splitlines()[0].split("|")
+    line = rules["grade"]
+    assert line["cpu_allocated_s"] == int(elapsed) * int(cpus)
+    minutes, seconds = cpu.split(":")
+    assert line["cpu_used_s"] == pytest.approx(60 * int(minutes) + float(seconds), abs=0.001)
+    assert line["cpu_efficiency"] > 0
+    assert 0 < line["memory_used_mb"] < line["memory_asked_mb"] == 30720
+    for row in record["grades"]:
+        assert (row["elapsed_s"], row["records"], row["state"]) == (int(elapsed), 2, "COMPLETED")
+    shown = slow.run("python scripts/census.py --table --study results/cancelled/study.json").stdout
+    assert "source: sacct" in shown
+
+    # A site without accounting: no sacct on the path.
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for program in Path("/usr/bin").iterdir():
+        if program.name != "sacct":
+            (tools / program.name).symlink_to(program)
+    path.unlink()
+    slow.run(f"PATH={slow.environment}/bin:{tools} snakemake --configfile study.yaml --profile profiles/slurm")
+    record = json.loads(path.read_text())
+    assert (record["source"], record["reason"]) == ("squeue", "sacct: not found")
+    for row in record["grades"]:
+        assert (row["job_id"], row["elapsed_s"], row["cpu_s"], row["max_rss_mb"]) == (job, int(elapsed), None, None)
+    assert {line["cpu_efficiency"] for line in record["rules"]} == {None}
