@@ -13,7 +13,7 @@ import psutil
 import pytest
 import yaml
 
-from conftest import copy_project, wait_for
+from conftest import IMAGE, copy_project, wait_for
 
 CLUSTER = Path(os.environ.get("ASSIZE_CLUSTER_DIR", "/var/tmp/assize-cluster"))
 ENVIRONMENT = CLUSTER / "env"
@@ -226,3 +226,61 @@ def test_accounting_says_what_the_jobs_of_a_study_used(slow, tmp_path):
     for row in record["grades"]:
         assert (row["job_id"], row["elapsed_s"], row["cpu_s"], row["max_rss_mb"]) == (job, int(elapsed), None, None)
     assert {line["cpu_efficiency"] for line in record["rules"]} == {None}
+
+
+def doctor(account, profile: str, arguments="", status=0) -> list[tuple[str, str, str, str]]:
+    """(Status, check, place, what was found and its remedy) of each line of the doctor on a node, for a boxed study."""
+    folder = account.root / "site"
+    folder.mkdir(exist_ok=True)
+    (folder / "config.yaml").write_text((account.root / "profiles/slurm/config.yaml").read_text() + profile)
+    config = yaml.safe_load((account.root / "config/study.yaml").read_text())
+    config["benchmarks"]["command"]["sandbox"] = {"lane": "container", "image": IMAGE}
+    (folder / "study.yaml").write_text(yaml.safe_dump(config))
+    command = f"python scripts/doctor.py --json --profile site --configfile site/study.yaml {arguments}"
+    done = account.run(command, check=False)
+    assert done.returncode == status, done.stdout + done.stderr
+    told = [finding.values() for finding in json.loads(done.stdout)["findings"]]
+    return [(status, check, place, f"{found}; {remedy}") for check, found, place, remedy, status in told]
+
+
+def test_the_doctor_looks_at_a_node_as_a_grade_would_meet_it(ordinary):
+    before = ordinary.slurm_jobs()
+    lines = doctor(ordinary, "submitit-partition: main\nsubmitit-account: default\nsubmitit-qos: normal\n", "--on-node")
+    assert {status for status, *_ in lines} <= {"ok", "absent"}, lines
+    login = [check for _, check, place, _ in lines if not place]
+    assert login == [
+        *("python", "packages", "executor", "settings", "slurm", "partition", "allocation", "account", "qos"),
+        *("submission", "accounting"),
+    ]
+    node = {check: found for _, check, place, found in lines if place}
+    assert len({place for _, _, place, _ in lines if place}) == 1
+    assert "bubblewrap starts" in node["user namespaces"]
+    assert "podman" in node["engine"]
+    assert "rootless" in node["engine"]
+    assert "created, run and committed" in node["containers"]
+    assert IMAGE in node["image"]
+    assert {"subuid", "subgid", "XDG_RUNTIME_DIR", "scratch", "results"} <= set(node)
+    assert len(ordinary.slurm_jobs()) == len(before) + 1
+    assert not list((ordinary.root / ".snakemake").glob("doctor-*"))
+    left = ordinary.run(
+        "podman ps --all --quiet --filter label=assize.doctor; podman images --quiet 'localhost/assize-doctor-*'"
+    )
+    assert left.stdout.strip() == ""
+
+
+def test_the_doctor_submits_nothing_while_something_is_missing(ordinary):
+    before = ordinary.slurm_jobs()
+    lines = doctor(ordinary, "submitit-partition: gpu\nsubmitit-account: nobody\n", "--on-node", status=3)
+    missing = {check: found for status, check, _, found in lines if status == "missing"}
+    assert set(missing) == {"partition", "allocation", "account", "submission"}
+    assert "no gpu" in missing["partition"]
+    assert "Invalid partition" in missing["submission"]
+    assert ordinary.slurm_jobs() == before
+
+
+def test_the_doctor_names_the_setting_that_fails_on_the_node(ordinary):
+    (finding,) = (
+        line for line in doctor(ordinary, "submitit-scratch: /missing/$USER\n", "--on-node", 3) if line[0] != "ok"
+    )
+    assert finding[:2] == ("missing", "node")
+    assert "submitit-scratch: /missing/$USER (/missing/assize)" in finding[3]

@@ -73,6 +73,13 @@ class Benchmark(ABC):
         """Numbers of the benchmark's own for one condition, for the census: episode -> grade or None in. Pure."""
         return {}
 
+    def doctor_checks(self, section: dict, engine: str | None) -> list:
+        """What a node must have for this benchmark, beyond its lane and its image: as ``assize.doctor.Finding``.
+
+        ``section`` is the benchmark's in study.json, ``engine`` the container engine of this machine.
+        """
+        return []
+
     def add_verbs(self, verbs) -> None:  # noqa: B027 (most benchmarks have none)
         """Add verbs of the benchmark's own to the command line (argparse's subparsers)."""
 
