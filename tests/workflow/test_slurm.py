@@ -284,3 +284,23 @@ def test_the_doctor_names_the_setting_that_fails_on_the_node(ordinary):
     )
     assert finding[:2] == ("missing", "node")
     assert "submitit-scratch: /missing/$USER (/missing/assize)" in finding[3]
+
+
+def test_one_job_for_a_whole_study_is_accounted_as_one(slow):
+    """While that job runs its CPU time is unknown, and is said to be; asked again afterwards, it is known."""
+    inside = "snakemake --profile profiles/local --configfile study.yaml --config resource_mode=slurm attempts=3"
+    slow.run("rm -r results")
+    slow.run(f"sbatch --wait --cpus-per-task=16 --mem=30720M --output=allocation.log --wrap '{inside}'")
+    path = slow.root / "results/cancelled/census/accounting.json"
+    record = json.loads(path.read_text())
+    assert record["source"] == "sacct"
+    (line,) = record["rules"]
+    assert (line["rule"], line["records"], line["jobs"]) == ("calibrate+episode+grade", 5, 1)
+    assert (line["jobs_measured"], line["cpu_used_s"]) == (0, None)
+    assert {row["state"] for row in record["grades"]} == {"RUNNING"}
+    slow.run("python scripts/accounting.py --study results/cancelled/study.json")
+    record = json.loads(path.read_text())
+    (line,) = record["rules"]
+    assert (line["jobs_measured"], line["memory_asked_mb"]) == (1, 30720)
+    assert 0 < line["cpu_efficiency"] < 1
+    assert {(row["state"], row["records"]) for row in record["grades"]} == {("COMPLETED", 5)}
