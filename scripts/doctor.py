@@ -45,7 +45,7 @@ def examine(arguments) -> list[doctor.Finding]:
     if any(finding.check == "packages" and finding.status == doctor.MISSING for finding in findings):
         return findings
     from assize.doctor import cluster, node, remote
-    from assize.study import load_config, resolve
+    from assize.study import Study, load_config, resolve
 
     profile = doctor.read_profile(arguments.profile)
     frozen = resolve(load_config(arguments.configfile), arguments.configfile, doctor.profile_resource_mode(profile))
@@ -54,24 +54,20 @@ def examine(arguments) -> list[doctor.Finding]:
         findings += installation.check_profile(needs, arguments.profile)
         findings += cluster.check_cluster(needs) if needs.slurm else []
     if not arguments.on_node:
-        return findings + node.check_node(needs) + benchmark_checks(frozen, needs)
+        return findings + node.check_node(needs) + benchmark_checks(Study(frozen), needs)
     if any(finding.status == doctor.MISSING for finding in findings):
         cli.log("doctor: no job is submitted before what is missing here is there")
         return findings
     return findings + remote.examine_node(needs, arguments)
 
 
-def benchmark_checks(frozen: dict, needs: doctor.Needs) -> list[doctor.Finding]:
+def benchmark_checks(study, needs: doctor.Needs) -> list[doctor.Finding]:
     """What each benchmark of the study looks at by itself."""
     from assize.benchmarks import load_benchmark
     from assize.doctor.node import find_engine
 
     engine = find_engine(needs)
-    return [
-        finding
-        for name, section in frozen["benchmarks"].items()
-        for finding in load_benchmark(name).doctor_checks(section, engine)
-    ]
+    return [finding for name in study.benchmarks for finding in load_benchmark(name).doctor_checks(study, engine)]
 
 
 if __name__ == "__main__":

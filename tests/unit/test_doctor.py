@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -309,8 +310,10 @@ def test_the_runtime_directory_is_of_this_machine():
 
 
 def test_images_are_here_or_not():
-    assert says(node.decide_image("podman", "a:b", Answer("8bd732b4ec3f00aa\n")), "ok", "a:b 8bd732b4ec3f")
-    assert says(node.decide_image("podman", "a:b", Answer(None, "no such image")), "missing", "no a:b", "load")
+    there, gone = Answer("8bd732b4ec3f00aa\n"), Answer(None, "no such image")
+    assert says(node.decide_images("podman", {"a:b": there, "c": there}), "ok", "2 of 2", "a:b 8bd732b4ec3f")
+    some = {"a:b": there} | {f"{name}:1": gone for name in "cdefg"}
+    assert says(node.decide_images("podman", some), "missing", "1 of 6", "c:1, d:1, e:1 and 2 more", "podman load")
 
 
 def test_limits_of_the_engine_are_needed_in_one_mode():
@@ -340,29 +343,29 @@ def test_only_what_the_study_uses_is_tried(monkeypatch):
 
 
 def test_scicode_needs_its_packages():
-    section = {"terms": {"sandbox": {"lane": "bubblewrap"}, "runtime": {"venv": ".venv-absent", "lock": "0" * 64}}}
-    (finding,) = load_benchmark("scicode").doctor_checks(section, None)
+    terms = {"sandbox": {"lane": "bubblewrap"}, "runtime": {"venv": ".venv-absent", "lock": "0" * 64}}
+    study = SimpleNamespace(benchmarks={"scicode": {"terms": terms}})
+    (finding,) = load_benchmark("scicode").doctor_checks(study, None)
     assert says(finding, "missing", ".venv-absent is not built", "make setup-scicode")
-    section["terms"]["sandbox"]["lane"] = "container"
-    assert load_benchmark("scicode").doctor_checks(section, None) == []
+    terms["sandbox"]["lane"] = "container"
+    assert load_benchmark("scicode").doctor_checks(study, None) == []
 
 
 def test_a_command_suites_tasks_may_name_images_of_their_own(tmp_path):
     suite = json.loads((ROOT / "config/suites/starter.json").read_text())
-    suite["tasks"][0]["image"] = "localhost/absent:1"
+    suite["tasks"][0]["image"] = "localhost/own:1"
     (tmp_path / "suite.json").write_text(json.dumps(suite))
+    sandbox = {"lane": "container", "image": "localhost/all:1"}
     config = {
         "name": "boxed",
-        "benchmarks": {
-            "command": {"suite": {"path": str(tmp_path / "suite.json")}, "sandbox": {"lane": "container", "image": "x"}}
-        },
+        "benchmarks": {"command": {"suite": {"path": str(tmp_path / "suite.json")}, "sandbox": sandbox}},
         "conditions": {"noop": {"solver": "noop"}},
     }
-    section = resolve(config, "test")["benchmarks"]["command"]
-    (finding,) = load_benchmark("command").doctor_checks(section, "absent-engine")
-    assert says(finding, "missing", "localhost/absent:1")
-    section["terms"]["suite"]["path"] = str(tmp_path / "unstaged.json")
-    assert says(load_benchmark("command").doctor_checks(section, "podman")[0], "absent", "not staged")
+    frozen = resolve(config, "test")
+    assert doctor.needs_of({}, frozen).images == ("localhost/all:1", "localhost/own:1")
+    # Not staged yet: its tasks cannot be asked.
+    (tmp_path / "suite.json").unlink()
+    assert doctor.needs_of({}, frozen).images == ("localhost/all:1",)
 
 
 # ------------------------------------------------------------ the command

@@ -258,7 +258,7 @@ def test_the_doctor_looks_at_a_node_as_a_grade_would_meet_it(ordinary):
     assert "podman" in node["engine"]
     assert "rootless" in node["engine"]
     assert "created, run and committed" in node["containers"]
-    assert IMAGE in node["image"]
+    assert IMAGE in node["images"]
     assert {"subuid", "subgid", "XDG_RUNTIME_DIR", "scratch", "results"} <= set(node)
     assert len(ordinary.slurm_jobs()) == len(before) + 1
     assert not list((ordinary.root / ".snakemake").glob("doctor-*"))

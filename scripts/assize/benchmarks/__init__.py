@@ -73,10 +73,15 @@ class Benchmark(ABC):
         """Numbers of the benchmark's own for one condition, for the census: episode -> grade or None in. Pure."""
         return {}
 
-    def doctor_checks(self, section: dict, engine: str | None) -> list:
-        """What a node must have for this benchmark, beyond its lane and its image: as ``assize.doctor.Finding``.
+    def images(self, section: dict) -> list[str]:
+        """Local images that the containers of a study are made from; ``section`` is the benchmark's in study.json."""
+        sandbox = section["terms"]["sandbox"]
+        return [sandbox["image"]] if sandbox["lane"] == "container" and "image" in sandbox else []
 
-        ``section`` is the benchmark's in study.json, ``engine`` the container engine of this machine.
+    def doctor_checks(self, study, engine: str | None) -> list:
+        """What a node must have for this benchmark beyond its lane and images, as ``assize.doctor.Finding``.
+
+        ``study`` is an ``assize.study.Study``, ``engine`` the container engine of this machine.
         """
         return []
 

@@ -91,9 +91,11 @@ class Needs:
 
 
 def needs_of(profile: dict, frozen: dict) -> Needs:
-    """What a frozen study needs under a profile. Pure."""
+    """What a frozen study needs under a profile."""
+    from assize.benchmarks import load_benchmark
     from assize.study import memory_mb
 
+    images = {image for name, section in frozen["benchmarks"].items() for image in load_benchmark(name).images(section)}
     sections = frozen["benchmarks"].values()
     sandboxes = [section["terms"]["sandbox"] for section in sections]
     allocations = [section["terms"]["allocation"] for section in sections]
@@ -105,7 +107,7 @@ def needs_of(profile: dict, frozen: dict) -> Needs:
         minutes=max(section["minutes"] for section in sections),
         lanes=frozenset(sandbox["lane"] for sandbox in sandboxes),
         engine=next((sandbox["engine"] for sandbox in sandboxes if sandbox.get("engine")), None),
-        images=tuple(sorted({sandbox["image"] for sandbox in sandboxes if sandbox.get("image")})),
+        images=tuple(sorted(images)),
         settings=executor_settings(profile),
     )
 

@@ -211,9 +211,9 @@ def check_containers(needs: Needs) -> list[Finding]:
             decide_ids("subgid", count_ids(user, os.getuid(), ask("getsubids", "-g", user), Path("/etc/subgid"))),
             check_runtime_directory(),
         ]
-    images = [check_image(engine, image) for image in needs.images]
-    here = next((image for image, finding in zip(needs.images, images, strict=True) if finding.status == "ok"), None)
-    findings += images
+    answers = {image: ask(engine, "image", "inspect", "--format", "{{.Id}}", image) for image in needs.images}
+    here = next((image for image, answer in answers.items() if answer.output is not None), None)
+    findings.append(decide_images(engine, answers))
     findings.append(decide_limits(needs, *probe_limits(engine, here, needs)))
     findings.append(check_commit(engine, here))
     return findings
@@ -309,18 +309,15 @@ def decide_runtime_directory(path: str | None, usable: bool) -> Finding:
     return ok(name, path)
 
 
-def check_image(engine: str, image: str) -> Finding:
-    """An image is in the engine's store: nothing is ever pulled. For benchmarks' own checks too."""
-    answer = ask(engine, "image", "inspect", "--format", "{{.Id}}", image)
-    return decide_image(engine, image, answer)
-
-
-def decide_image(engine: str, image: str, answer: Answer) -> Finding:
-    if answer.output is None:
-        return missing(
-            "image", f"{engine} has no {image}", f"build it, or {engine} load --input ARCHIVE; nothing is pulled"
-        )
-    return ok("image", f"{image} {answer.output.strip().removeprefix('sha256:')[:12]}")
+def decide_images(engine: str, answers: dict[str, Answer]) -> Finding:
+    """The images of the study are in the engine's store: nothing is pulled. ``answers`` are of ``image inspect``."""
+    gone = [image for image, answer in answers.items() if answer.output is None]
+    if gone:
+        told = f"{', '.join(gone[:3])}{f' and {len(gone) - 3} more' if len(gone) > 3 else ''}"
+        load = f"build them, or {engine} load --input ARCHIVE, on every node; nothing is pulled"
+        return missing("images", f"{engine} has {len(answers) - len(gone)} of {len(answers)}; not {told}", load)
+    first = [f"{image} {answer.output.strip().removeprefix('sha256:')[:12]}" for image, answer in answers.items()][:1]
+    return ok("images", f"{len(answers)} of {len(answers)}" + "".join(f", {text}" for text in first))
 
 
 def probe_limits(engine: str, image: str | None, needs: Needs) -> tuple[bool | None, str]:

@@ -125,19 +125,15 @@ class CommandBenchmark(Benchmark):
         body = grade_archive(context.lane(task.image), task, archive, limits, evidence)
         return body | {"provenance": {"suite": context.terms["suite"]["sha256"], "limits": limits.as_json()}}
 
-    def doctor_checks(self, section: dict, engine: str | None) -> list:
+    def images(self, section: dict) -> list[str]:
+        """The study's image, and those that tasks name, unless the suite is still to be staged."""
         from assize.benchmarks.command.suite import read_suite
-        from assize.doctor import absent
-        from assize.doctor.node import check_image
 
-        suite = section["terms"]["suite"]
-        if section["terms"]["sandbox"]["lane"] != "container" or engine is None:
-            return []
-        if not repository(suite["path"]).exists():
-            return [absent("image", f"{suite['path']} is not staged: images of single tasks were not looked up")]
+        suite, images = section["terms"]["suite"], super().images(section)
+        if not images or not repository(suite["path"]).exists():
+            return images
         tasks = read_suite(repository(suite["path"]), suite["sha256"]).tasks
-        images = {tasks[name].image for name in section["instances"] if name in tasks}
-        return [check_image(engine, image) for image in sorted(filter(None, images))]
+        return sorted({*images, *(tasks[name].image for name in section["instances"] if tasks[name].image)})
 
     def add_verbs(self, verbs) -> None:
         from assize.benchmarks.command.bench import add_verb

@@ -181,13 +181,14 @@ class ScicodeBenchmark(Benchmark):
 
         return summary(grades)
 
-    def doctor_checks(self, section: dict, engine: str | None) -> list:
+    def doctor_checks(self, study, engine: str | None) -> list:
         from assize.benchmarks.scicode.court import find_runtime
         from assize.doctor import missing, ok
 
-        if section["terms"]["sandbox"]["lane"] == "container":
+        terms = study.benchmarks[self.name]["terms"]
+        if terms["sandbox"]["lane"] == "container":
             return []
-        runtime = section["terms"]["runtime"]
+        runtime = terms["runtime"]
         try:
             find_runtime(runtime["venv"], runtime["lock"])
         except InfrastructureError as error:
