@@ -82,6 +82,8 @@ lock: setup-test
 	  envs/scicode.in --output-file envs/scicode.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-deps \
 	  envs/scicode-test.in --output-file envs/scicode-test.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header --no-annotate \
+	  --no-emit-package colorama envs/evaluator-wheelhouse.in --output-file envs/evaluator-wheelhouse.lock
 
 cluster-up:
 	tests/cluster/up

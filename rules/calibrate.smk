@@ -5,6 +5,7 @@
 rule calibrate:
     input:
         data=lambda wildcards: STUDY.staged(wildcards.benchmark),
+        runtime=lambda wildcards: STUDY.runtime(wildcards.benchmark),
     output:
         "results/{study}/calibration/{benchmark}/{instance}/{repetition}.json",
     log:

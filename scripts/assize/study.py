@@ -160,6 +160,7 @@ def _freeze(config: dict, resource_mode: str | None) -> tuple[dict, list[str]]:
             "minutes": plan.minutes,
             "files": plan.files,
             "datasets": plan.datasets,
+            "runtime": plan.runtime,
         }
     for name, condition in config["conditions"].items():
         chosen = condition.get("benchmarks", list(config["benchmarks"]))
@@ -244,6 +245,10 @@ class Study:
     def staged(self, benchmark: str) -> list[str]:
         """Paths of the staged files that a benchmark reads."""
         return [self.staged_path(name) for name in self.benchmarks[benchmark]["datasets"]]
+
+    def runtime(self, benchmark: str) -> list[Path]:
+        """What a rule makes for this study before a benchmark is calibrated."""
+        return [self.root / path for path in self.benchmarks[benchmark]["runtime"]]
 
     def dataset_of(self, sha256: str) -> str:
         """The name of the dataset with these bytes; KeyError if the study declares none."""

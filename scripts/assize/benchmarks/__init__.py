@@ -13,7 +13,8 @@ class Plan:
     """What a benchmark's section of a study resolves to.
 
     ``terms`` bind every grade of the benchmark; ``instances`` do not, so that adding one reruns nothing. ``files`` are
-    the repository's own inputs, ``datasets`` the names of the staged ones. ``minutes`` is what one calibration or one
+    the repository's own inputs, ``datasets`` the names of the staged ones, ``runtime`` what a rule makes for the study
+    before anything is calibrated, as paths below ``results/<study>/``. ``minutes`` is what one calibration or one
     grade may take, for a scheduler that wants to know; what limits a candidate is in the terms.
     """
 
@@ -23,6 +24,7 @@ class Plan:
     minutes: int = 10
     files: list[str] = field(default_factory=list)
     datasets: list[str] = field(default_factory=list)
+    runtime: list[str] = field(default_factory=list)
 
 
 class Benchmark(ABC):
