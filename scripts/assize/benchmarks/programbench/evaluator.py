@@ -4,6 +4,7 @@ Import this only after ``official.open_official``: upstream reads its settings w
 in which order and with which commands stays upstream's; each override says what it changes and why.
 """
 
+import re
 import subprocess
 import threading
 import time
@@ -22,6 +23,7 @@ from assize.errors import InfrastructureError
 
 WHEELHOUSE = "/opt/assize-wheelhouse"
 REFERENCE = "/opt/assize-reference-executable"
+REFERENCE_BUILD = f"#!/bin/sh\nmv {REFERENCE} ./executable\n"
 # Bytes of stdout, and of stderr, that are kept of a command: half from its start, half from its end.
 MOST_OUTPUT = 16 << 20
 MOST_RESULTS = 256 << 20
@@ -175,11 +177,11 @@ class Kept:
 class CourtEvaluator(upstream.Evaluator):
     """The official evaluator with this project's containers. ``observed`` holds what the official result does not."""
 
-    def __init__(self, *, settings: Settings, **options):
+    def __init__(self, *, settings: Settings, reference: bool = False, **options):
         super().__init__(docker_cpus=settings.workers, **options)
-        self.settings = settings
+        self.settings, self.reference = settings, reference
+        self.reference_sha256: str | None = None
         self.observed = Observed()
-        self.broken_results: dict[str, EvalStepError] = {}
 
     def _new_env(self, image: str, *, serial_pytest: bool = False) -> EvaluatorContainer:
         env = {
@@ -238,6 +240,11 @@ class CourtEvaluator(upstream.Evaluator):
     def _compile_executable(self, env: EvaluatorContainer, log_buf: list) -> None:
         # Upstream's DNS step copies this file, which an image may not have; without a network the engine makes none.
         self._step("[ -e /etc/resolv.conf ] || : > /etc/resolv.conf", env, log_buf, "ensure_resolv_conf")
+        if self.reference:
+            # A candidate's way from here on: REFERENCE_BUILD is the build that brings it back.
+            stash = f"[ -f executable ] && [ ! -L executable ] && sha256sum executable && mv executable {REFERENCE}"
+            done = self._step(stash, env, log_buf, "stash_reference")
+            self.reference_sha256 = re.search(r"\b[0-9a-f]{64}\b", done["output"])[0]
         super()._compile_executable(env, log_buf)
 
     def _step(self, command: str, env, log_buf: list, name: str, timeout: int = 60) -> dict:

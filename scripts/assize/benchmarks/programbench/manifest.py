@@ -159,19 +159,22 @@ def open_task(manifest: dict, tasks: Path, instance: str) -> Task:
     return Task(instance, loaded, entry["image"], entry["image_digest"], entry["blobs"], entry["mask"], mask)
 
 
-def check_blobs(task: Task, folder: Path) -> None:
-    """Every active branch's blob is there, by its hash where the manifest has one.
+def check_blobs(task: Task, folder: Path) -> dict[str, str]:
+    """Active branch -> sha256 of its blob, which is there and, where the manifest has a hash, the right one.
 
     Raises
     ------
     InfrastructureError : one is missing or differs; all are named.
     """
-    faults = []
+    found, faults = {}, []
     for branch in task.branches:
         path = folder / task.id / "tests" / f"{branch}.tar.gz"
         if not path.is_file():
             faults.append(f"{path}: missing")
-        elif task.blobs and sha256_file(path) != task.blobs.get(branch):
+            continue
+        found[branch] = sha256_file(path)
+        if task.blobs and found[branch] != task.blobs.get(branch):
             faults.append(f"{path}: not the bytes that the manifest names")
     if faults:
         raise InfrastructureError("missing_blob", f"test blobs of {task.id}: {'; '.join(faults)}")
+    return found
