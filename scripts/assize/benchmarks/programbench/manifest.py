@@ -114,7 +114,9 @@ def describe(folder: Path, images: str, blobs: Path | None, image_digest: str | 
     }
 
 
-def build(tasks: Path, instances: list[str], images: str, blobs: Path | None = None, digests: dict | None = None) -> dict:
+def build(
+    tasks: Path, instances: list[str], images: str, blobs: Path | None = None, digests: dict | None = None
+) -> dict:
     """The manifest of some tasks of a folder."""
     entries = {name: describe(tasks / name, images, blobs, (digests or {}).get(name)) for name in instances}
     dataset = {"repository": official.BLOB_REPOSITORY, "revision": official.BLOB_REVISION}
@@ -130,7 +132,9 @@ def read_manifest(path) -> dict:
     """A manifest; UsageError if it is none, or is made for another release of the official package."""
     manifest = read_record(path, "programbench")
     if manifest["package"]["revision"] != official.REVISION:
-        raise UsageError("other_package", f"{path}: made for revision {manifest['package']['revision']}", "make it again")
+        raise UsageError(
+            "other_package", f"{path}: made for revision {manifest['package']['revision']}", "make it again"
+        )
     return manifest
 
 
