@@ -75,6 +75,8 @@ lock: setup-test
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  envs/requirements.in --output-file envs/requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  envs/programbench.in --constraint envs/requirements.lock --output-file envs/programbench.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  envs/test-requirements.in --constraint envs/requirements.lock --output-file envs/test-requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  envs/scicode.in --output-file envs/scicode.lock

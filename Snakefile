@@ -39,6 +39,7 @@ localrules:
     all,
     stage,
     wheelhouse,
+    fetch,
     admit,
     census,
 
@@ -57,6 +58,7 @@ rule all:
 
 include: "rules/stage.smk"
 include: "rules/wheelhouse.smk"
+include: "rules/images.smk"
 include: "rules/calibrate.smk"
 include: "rules/episode.smk"
 include: "rules/grade.smk"

@@ -11,7 +11,7 @@ rule calibrate:
     log:
         "results/{study}/logs/calibrate/{benchmark}/{instance}/{repetition}.log",
     group:
-        "calibrate"
+        lambda wildcards: STUDY.group("calibrate", wildcards.benchmark)
     conda:
         "../envs/assize.yaml"
     threads: lambda wildcards: STUDY.cpus(wildcards.benchmark)
