@@ -14,11 +14,13 @@ import time
 from pathlib import Path
 
 import pytest
-from programbench_support import BARE, LINES, ORG, REPAIRED, SHIPPED, engine_or_skip, submission, tasks  # noqa: F401
 
 from assize.benchmarks.programbench.engine import EVALUATOR, KIND, STUDY
 from assize.records import ROOT, read_record, sha256_file
 from conftest import wait_for
+from programbench_support import BARE, LINES, ORG, REPAIRED, SHIPPED, engine_or_skip, submission, tasks
+
+__all__ = ["tasks"]
 
 CHECKOUT = os.environ.get("PROGRAMBENCH_TEST_ROOT")
 SECONDS = {"compile": 15, "run_tests": 60}
@@ -27,8 +29,8 @@ SECONDS = {"compile": 15, "run_tests": 60}
 class Adapter:
     """``programbench_adapter.py`` for a manifest of local tasks."""
 
-    def __init__(self, folder: Path, tasks: Path, *instances: str, wheelhouse: Path | None = None):
-        self.folder, self.tasks, self.engine = folder, tasks, engine_or_skip()
+    def __init__(self, folder: Path, local: Path, *instances: str, wheelhouse: Path | None = None):
+        self.folder, self.tasks, self.engine = folder, local, engine_or_skip()
         self.wheelhouse = wheelhouse
         folder.mkdir(parents=True, exist_ok=True)
         self.manifest = folder / "manifest.json"
@@ -93,7 +95,7 @@ def pack(path: Path, files: dict[str, str] | bytes) -> Path:
 
 
 @pytest.fixture(scope="module")
-def adapter(tasks, tmp_path_factory):  # noqa: F811
+def adapter(tasks, tmp_path_factory):
     """The adapter with both tasks calibrated."""
     house = tasks / "runtime" / "evaluator-wheelhouse"
     made = Adapter(tmp_path_factory.mktemp("adapter"), tasks, LINES, REPAIRED, wheelhouse=house)
@@ -162,7 +164,8 @@ instance = next(one for one in load_all_instances(Path(tasks, "tasks")) if one["
 source = Path(out, "source", instance_id)
 source.mkdir(parents=True)
 (source / "submission.tar.gz").write_bytes(Path(archive).read_bytes())
-_evaluate_instance(instance_id=instance_id, instance=instance, source_dir=source.parent, target_dir=Path(out), force=True)
+places = {"source_dir": source.parent, "target_dir": Path(out)}
+_evaluate_instance(instance_id=instance_id, instance=instance, force=True, **places)
 result = Path(out, instance_id, f"{instance_id}.eval.json")
 print(json.dumps({"score": score_instance(result, instance), "result": json.loads(result.read_text())}))
 """
@@ -207,7 +210,7 @@ def test_the_grade_is_the_official_evaluators_test_by_test(adapter, tmp_path, in
 # ------------------------------------------------------------ harness faults are no scores
 
 
-def test_an_image_without_plugins_is_never_a_zero_and_with_the_wheelhouse_all_pass(tasks, tmp_path):  # noqa: F811
+def test_an_image_without_plugins_is_never_a_zero_and_with_the_wheelhouse_all_pass(tasks, tmp_path):
     house = tasks / "runtime" / "evaluator-wheelhouse"
     correct = submission(tasks, "correct", BARE)
     bare = Adapter(tmp_path / "bare", tasks, BARE)
@@ -238,7 +241,7 @@ def test_an_image_without_plugins_is_never_a_zero_and_with_the_wheelhouse_all_pa
     assert full.left() == full.left("image") == []
 
 
-def test_names_as_the_package_ships_them_are_a_naming_artefact(tasks, tmp_path):  # noqa: F811
+def test_names_as_the_package_ships_them_are_a_naming_artefact(tasks, tmp_path):
     shipped = Adapter(tmp_path, tasks, SHIPPED, wheelhouse=tasks / "runtime" / "evaluator-wheelhouse")
     status, said = shipped.calibrate()
     assert (status, said["error"]["code"]) == (4, "calibration_failed")

@@ -10,6 +10,7 @@ import sys
 import tarfile
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -191,7 +192,7 @@ def test_changed_files_and_blobs_are_refused(tmp_path):
 class Images(Engine):
     """An engine that knows some images."""
 
-    known: dict = {}
+    known: ClassVar[dict] = {}
 
     def image(self, reference):
         return self.known.get(reference)

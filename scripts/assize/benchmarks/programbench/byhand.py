@@ -233,6 +233,7 @@ def grade_record(court: Court, task, submission: Path, report: dict, body: dict,
     """The record of a grade made by hand: as the workflow's, with the calibration report's hash."""
     body = dict(body)
     sandbox, provenance = body.pop("sandbox"), body.pop("provenance")
+    evidence = (path for path in (output / "evidence").rglob("*") if path.is_file())
     terms = digest({"report": digest(report), "resource_mode": court.resource_mode, "cpus": court.cpus})
     return {
         "schema": "assize.grade/1",
@@ -258,9 +259,7 @@ def grade_record(court: Court, task, submission: Path, report: dict, body: dict,
             **provenance,
         },
         "timing": {"started": utc(started), "seconds": round(time.time() - started, 3)},
-        "evidence": sorted(
-            str(path.relative_to(output)) for path in (output / "evidence").rglob("*") if path.is_file()
-        ),
+        "evidence": sorted(str(path.relative_to(output)) for path in evidence),
     }
 
 
