@@ -4,7 +4,7 @@
 #   snakemake --profile profiles/slurm --configfile config/studies/X.yaml    another one, on a cluster
 #   snakemake --profile profiles/slurm results/<study>/episodes/<benchmark>/<condition>/<instance>/<repeat>/grade.json
 #
-# Everything lands in results/<study>/: study.json (what is planned, with all pins), calibration/, admission/,
+# Everything lands in results/<study>/: study.json (what is planned, with all pins), runtime/, calibration/, admission/,
 # episodes/, census/ (census.json, grades.csv, accounting.json) and logs/.
 
 import sys
@@ -38,6 +38,8 @@ wildcard_constraints:
 localrules:
     all,
     stage,
+    wheelhouse,
+    fetch,
     admit,
     census,
     accounting,
@@ -57,6 +59,8 @@ rule all:
 
 
 include: "rules/stage.smk"
+include: "rules/wheelhouse.smk"
+include: "rules/images.smk"
 include: "rules/calibrate.smk"
 include: "rules/episode.smk"
 include: "rules/grade.smk"
