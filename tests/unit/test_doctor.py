@@ -368,6 +368,23 @@ def test_a_command_suites_tasks_may_name_images_of_their_own(tmp_path):
     assert doctor.needs_of({}, frozen).images == ("localhost/all:1",)
 
 
+def test_programbench_needs_its_package_and_its_wheelhouse_whole(tmp_path):
+    from assize.benchmarks.programbench import checks
+
+    assert says(checks.check_package(str(tmp_path)), "missing", "setup-programbench")
+    assert says(checks.check_wheelhouse(tmp_path / "none"), "absent", "not built yet")
+    (tmp_path / "wheelhouse.json").write_text("{}")
+    assert says(checks.check_wheelhouse(tmp_path), "missing", "evaluator wheelhouse", "build it again")
+
+
+def test_programbench_needs_the_images_of_its_manifest():
+    config = load_config(ROOT / "config/studies/programbench-pilot.yaml")
+    needs = doctor.needs_of({}, resolve(config, "pilot"))
+    assert needs.container
+    assert len(needs.images) == 5
+    assert all("task_cleanroom" in image for image in needs.images)
+
+
 # ------------------------------------------------------------ the command
 
 

@@ -39,8 +39,8 @@ def missing(check: str, found: str, remedy: str) -> Finding:
     return Finding(check, MISSING, found, remedy)
 
 
-def absent(check: str, found: str, remedy: str = "") -> Finding:
-    return Finding(check, ABSENT, found, remedy)
+def absent(check: str, found: str, because: str) -> Finding:
+    return Finding(check, ABSENT, f"{found}; not needed: {because}")
 
 
 @dataclass(frozen=True)

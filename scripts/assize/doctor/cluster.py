@@ -113,7 +113,7 @@ def decide_association(name: str, value: str, shown: Answer) -> Finding:
     """The account, or quality of service, is one of the user's: sites without limits would take any word."""
     if not (shown.output or "").strip():
         why = shown.complaint or "sacctmgr lists nothing for this user"
-        return absent(name, f"submitit-{name} {value} could not be looked up ({why})")
+        return absent(name, f"{value} could not be looked up ({why})", "Slurm says when it refuses a job")
     rows = [line.split("|") for line in shown.output.splitlines() if line.count("|") >= 1]
     known = {word for row in rows for word in row[0 if name == "account" else 1].split(",") if word}
     if value not in known:
@@ -143,6 +143,6 @@ def decide_submission(answer: Answer) -> Finding:
 
 def decide_accounting(answer: Answer) -> Finding:
     if answer.output is None:
-        remedy = "none needed: the executor and accounting.json ask squeue, which knows no CPU time and no memory"
-        return absent("accounting", answer.complaint, remedy)
+        instead = "the executor and accounting.json ask squeue, which knows no CPU time and no memory"
+        return absent("accounting", answer.complaint, instead)
     return ok("accounting", "sacct answers")

@@ -92,7 +92,7 @@ def decide_sandbox(needed: bool, milliseconds: float | None, why: str, sysctls: 
     )
     if needed:
         return missing("user namespaces", why, f"{asks}, or choose the container lane in the study")
-    return absent("user namespaces", why, "none needed: the study does not use the bubblewrap lane")
+    return absent("user namespaces", why, "the study does not use the bubblewrap lane")
 
 
 # ------------------------------------------------------------ places to write
@@ -267,7 +267,7 @@ def decide_engine(needed: bool, engine: str, facts: dict | None, why: str) -> Fi
     if facts is None:
         said = why or f"{engine} is not installed here"
         if not needed:
-            return absent("engine", said, "none needed: the study uses no containers")
+            return absent("engine", said, "the study uses no containers")
         return missing("engine", said, "ask the site for podman (perhaps a module: submitit-modules)")
     limits = [name for name in ("cpu", "memory", "pids") if name in facts["controllers"]]
     told = f"cgroups version {facts['cgroups']}, can limit {', '.join(limits) or 'nothing'}"
@@ -343,14 +343,12 @@ def decide_limits(needs: Needs, enforced: bool | None, told: str) -> Finding:
         return ok("limits", told)
     if needs.resource_mode == "container":
         return missing("limits", told, "choose resource_mode slurm or none; cgroups version 2 with delegation would do")
-    return absent(
-        "limits", told, f"none needed: in resource mode {needs.resource_mode} the engine is not asked to limit"
-    )
+    return absent("limits", told, f"in resource mode {needs.resource_mode} the engine is not asked to limit")
 
 
-def check_commit(engine: str, image: str | None, options: tuple[str, ...] = LANE_OPTIONS) -> Finding:
+def check_commit(engine: str, image: str | None, check="containers", options=LANE_OPTIONS) -> Finding:
     """Containers can be made and committed here. For benchmarks' own checks too, with other options of ``create``."""
-    return decide_commit(*probe_commit(engine, image, options))
+    return decide_commit(*probe_commit(engine, image, options), check)
 
 
 def probe_commit(engine: str, image: str | None, options: tuple[str, ...]) -> tuple[float | None, str]:
@@ -376,13 +374,13 @@ def probe_commit(engine: str, image: str | None, options: tuple[str, ...]) -> tu
         ask(engine, "rmi", "--force", f"localhost/{name}")
 
 
-def decide_commit(seconds: float | None, why: str) -> Finding:
+def decide_commit(seconds: float | None, why: str, check: str = "containers") -> Finding:
     """An engine may answer and yet make no container, or not commit one: only a try on this machine tells."""
     if seconds is not None:
-        return ok("containers", f"created, run and committed one in {seconds:.1f} s")
+        return ok(check, f"created, run and committed one in {seconds:.1f} s")
     if why.startswith("no image"):
-        return missing("containers", why, "bring the image first")
+        return missing(check, why, "bring the image first")
     if "rlimit" in why:
-        return missing("containers", why, "submitit-modules: export CONTAINERS_CONF=.../envs/containers.conf")
+        return missing(check, why, "submitit-modules: export CONTAINERS_CONF=.../envs/containers.conf")
     needed = "subuid, subgid, XDG_RUNTIME_DIR and a store on a local disk (storage.conf) are what it needs"
-    return missing("containers", why, needed)
+    return missing(check, why, needed)

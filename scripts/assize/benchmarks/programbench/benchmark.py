@@ -108,6 +108,17 @@ class ProgramBench(Benchmark):
         path = None if reference else context.study.episode_folder(episode) / "submission.tar.gz"
         return evaluate(court, task, path, clean, evidence)
 
+    def images(self, section: dict) -> list[str]:
+        from assize.benchmarks.programbench.manifest import read_manifest
+
+        tasks = read_manifest(repository(section["terms"]["manifest"]["path"]))["tasks"]
+        return sorted({tasks[name]["image"] for name in section["instances"]})
+
+    def doctor_checks(self, study, engine: str | None) -> list:
+        from assize.benchmarks.programbench.checks import check
+
+        return check(study, study.benchmarks[self.name], engine)
+
     def add_options(self, parser) -> None:
         from assize.benchmarks.programbench.verbs import add_options
 
