@@ -70,6 +70,11 @@ def parse_seconds(text: str) -> float | None:
     return (days * 24 + hours) * 3600 + minutes * 60 + float(found[4])
 
 
+def parse_count(text: str) -> int | None:
+    """A whole number; None where Slurm says something else, or nothing."""
+    return int(text) if text.isdecimal() else None
+
+
 def parse_mb(text: str) -> float | None:
     """MiB of ``165321K`` or ``0.34M``; None where Slurm says nothing."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", text.strip())
@@ -114,7 +119,7 @@ def parse_sacct(text: str) -> dict[str, Job]:
 def _start(row: list[str], steps: list[list[str]]) -> Job:
     job_id, state, elapsed, cpus, nodes, cpu, _, _, asked, _ = row
     state = state.split(" ")[0]
-    sizes = [(size, int(step[6] or 1)) for step in steps if (size := parse_mb(step[7])) is not None]
+    sizes = [(size, parse_count(step[6]) or 1) for step in steps if (size := parse_mb(step[7])) is not None]
     size, tasks = max(sizes, default=(None, 1))
     used = parse_seconds(cpu)
     # A job that runs, and one of a site that gathers nothing, says 0 for what it does not know.
@@ -122,11 +127,11 @@ def _start(row: list[str], steps: list[list[str]]) -> Job:
     return Job(
         job_id,
         state,
-        int(elapsed) if elapsed.isdigit() else None,
-        int(cpus) if cpus.isdigit() else None,
+        parse_count(elapsed),
+        parse_count(cpus),
         cpu_s=used if known else None,
         max_rss_mb=round(size * tasks, 1) if size is not None else None,
-        memory_mb=parse_asked(asked, int(cpus or 0), int(nodes or 0)),
+        memory_mb=parse_asked(asked, parse_count(cpus) or 0, parse_count(nodes) or 0),
     )
 
 
@@ -153,8 +158,7 @@ def parse_squeue(text: str) -> dict[str, Job]:
         row = line.split("|")
         if len(row) == 4:
             elapsed = parse_seconds(row[2])
-            cpus = int(row[3]) if row[3].isdigit() else None
-            jobs[row[0]] = Job(row[0], row[1], None if elapsed is None else int(elapsed), cpus)
+            jobs[row[0]] = Job(row[0], row[1], None if elapsed is None else int(elapsed), parse_count(row[3]))
     return jobs
 
 
