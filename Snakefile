@@ -4,8 +4,8 @@
 #   snakemake --profile profiles/slurm --configfile config/studies/X.yaml    another one, on a cluster
 #   snakemake --profile profiles/slurm results/<study>/episodes/<benchmark>/<condition>/<instance>/<repeat>/grade.json
 #
-# Everything lands in results/<study>/: study.json (what is planned, with all pins), calibration/, admission/,
-# episodes/, census/ (census.json, grades.csv) and logs/.
+# Everything lands in results/<study>/: study.json (what is planned, with all pins), runtime/, calibration/, admission/,
+# episodes/, census/ (census.json, grades.csv, accounting.json) and logs/.
 
 import sys
 
@@ -38,8 +38,11 @@ wildcard_constraints:
 localrules:
     all,
     stage,
+    wheelhouse,
+    fetch,
     admit,
     census,
+    accounting,
 
 
 # Once this run holds the lock on the study, and before any job.
@@ -60,9 +63,12 @@ rule all:
         # Named here too: of what is only an input to the census, Snakemake would not miss a deleted one.
         STUDY.grades(),
         f"results/{STUDY.name}/census/census.json",
+        f"results/{STUDY.name}/census/accounting.json",
 
 
 include: "rules/stage.smk"
+include: "rules/wheelhouse.smk"
+include: "rules/images.smk"
 include: "rules/calibrate.smk"
 include: "rules/episode.smk"
 include: "rules/grade.smk"

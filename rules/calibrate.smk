@@ -5,12 +5,13 @@
 rule calibrate:
     input:
         data=lambda wildcards: STUDY.staged(wildcards.benchmark),
+        runtime=lambda wildcards: STUDY.runtime(wildcards.benchmark),
     output:
         "results/{study}/calibration/{benchmark}/{instance}/{repetition}.json",
     log:
         "results/{study}/logs/calibrate/{benchmark}/{instance}/{repetition}.log",
     group:
-        "calibrate"
+        lambda wildcards: STUDY.group("calibrate", wildcards.benchmark)
     conda:
         "../envs/assize.yaml"
     threads: lambda wildcards: STUDY.cpus(wildcards.benchmark)

@@ -15,3 +15,21 @@ rule census:
         digest=STUDY.digest,
     shell:
         "python scripts/census.py --study results/{wildcards.study}/study.json > {log} 2>&1"
+
+
+# What the Slurm jobs used is no verdict's business: a file of its own, asked for once all records are there.
+
+
+rule accounting:
+    input:
+        grades=STUDY.grades(),
+    output:
+        "results/{study}/census/accounting.json",
+    log:
+        "results/{study}/logs/accounting.log",
+    conda:
+        "../envs/assize.yaml"
+    params:
+        digest=STUDY.digest,
+    shell:
+        "python scripts/accounting.py --study results/{wildcards.study}/study.json > {log} 2>&1"

@@ -9,10 +9,12 @@ rule prepare:
     log:
         "results/{study}/logs/episodes/{benchmark}/{condition}/{instance}/{repeat}/prepare.log",
     group:
-        "episode"
+        lambda wildcards: STUDY.group("episode", wildcards.benchmark)
     conda:
         "../envs/assize.yaml"
+    threads: lambda wildcards: STUDY.episode_cpus(wildcards.benchmark)
     resources:
+        mem_mb=lambda wildcards: STUDY.episode_memory_mb(wildcards.benchmark),
         attempt=lambda wildcards, attempt: STUDY.attempt(attempt),
     params:
         terms=lambda wildcards: STUDY.terms_digest(wildcards.benchmark),
@@ -33,10 +35,12 @@ rule solve:
     log:
         "results/{study}/logs/episodes/{benchmark}/{condition}/{instance}/{repeat}/solve.log",
     group:
-        "episode"
+        lambda wildcards: STUDY.group("episode", wildcards.benchmark)
     conda:
         "../envs/assize.yaml"
+    threads: lambda wildcards: STUDY.episode_cpus(wildcards.benchmark)
     resources:
+        mem_mb=lambda wildcards: STUDY.episode_memory_mb(wildcards.benchmark),
         attempt=lambda wildcards, attempt: STUDY.attempt(attempt),
     shell:
         "python scripts/{wildcards.benchmark}_adapter.py solve --study results/{wildcards.study}/study.json"
@@ -53,10 +57,12 @@ rule snapshot:
     log:
         "results/{study}/logs/episodes/{benchmark}/{condition}/{instance}/{repeat}/snapshot.log",
     group:
-        "episode"
+        lambda wildcards: STUDY.group("episode", wildcards.benchmark)
     conda:
         "../envs/assize.yaml"
+    threads: lambda wildcards: STUDY.episode_cpus(wildcards.benchmark)
     resources:
+        mem_mb=lambda wildcards: STUDY.episode_memory_mb(wildcards.benchmark),
         attempt=lambda wildcards, attempt: STUDY.attempt(attempt),
     shell:
         "python scripts/{wildcards.benchmark}_adapter.py snapshot --study results/{wildcards.study}/study.json"

@@ -11,7 +11,7 @@ rule grade:
     log:
         "results/{study}/logs/episodes/{benchmark}/{condition}/{instance}/{repeat}/grade.log",
     group:
-        "grade"
+        lambda wildcards: STUDY.group("grade", wildcards.benchmark)
     conda:
         "../envs/assize.yaml"
     threads: lambda wildcards: STUDY.cpus(wildcards.benchmark)

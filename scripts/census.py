@@ -3,8 +3,8 @@
 
 from pathlib import Path
 
-from assize import census, cli
-from assize.records import write_atomic, write_record
+from assize import accounting, census, cli
+from assize.records import read_record, write_atomic, write_record
 from assize.study import Study
 
 
@@ -22,6 +22,8 @@ def main(argv) -> dict | None:
     folder = study.root / "census"
     if arguments.table:
         census.print_table(record, rows, folder)
+        if (folder / "accounting.json").exists():
+            accounting.print_table(read_record(folder / "accounting.json", "accounting"))
         return None
     write_atomic(folder / "grades.csv", census.as_csv(rows))
     write_record(folder / "census.json", record)

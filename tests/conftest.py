@@ -19,6 +19,8 @@ from assize.sandbox import Limits, open_lane
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parents[1]
+# What is in there runs in containers.
+collect_ignore = ["images"]
 # Made by tests/cluster/up; an image of a site's own can be named.
 IMAGE = os.environ.get("ASSIZE_TEST_IMAGE", "localhost/assize-base:bookworm")
 

@@ -25,6 +25,7 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from . import journal
 from .journal import Task
+from .node import check_scratch, preamble
 from .queues import open_queue
 from .slurm import Outcome, Shape, shape_of
 
@@ -47,6 +48,14 @@ class ExecutorSettings(ExecutorSettingsBase):
     extra: str | None = field(
         default=None, metadata={"type": str, "help": "More sbatch flags, long ones; resource slurm_extra."}
     )
+    modules: str | None = field(
+        default=None,
+        metadata={"type": str, "help": "Lines of bash that a job runs on its node first, such as module load."},
+    )
+    scratch: str | None = field(
+        default=None,
+        metadata={"type": str, "help": "Directory on the node for temporary files, such as /scratch/$USER."},
+    )
     lost_after: int = field(
         default=300,
         metadata={"help": "Seconds after which a job that Slurm answers not to know has failed.", "type": int},
@@ -55,6 +64,10 @@ class ExecutorSettings(ExecutorSettingsBase):
     def __post_init__(self):
         if self.cluster not in ("slurm", "local", "auto"):
             raise WorkflowError(f"--submitit-cluster {self.cluster}: one of slurm, local and auto")
+        try:
+            check_scratch(self.scratch or "")
+        except ValueError as error:
+            raise WorkflowError(str(error)) from None
 
 
 common_settings = CommonSettings(
@@ -133,7 +146,9 @@ class Executor(RemoteExecutor):
 
     def script_of(self, job) -> str:
         self.task_cores = max(1, job.threads)
-        return f"cd {shlex.quote(os.getcwd())} && {self.format_job_exec(job)}\n"
+        settings = self.workflow.executor_settings
+        ready = preamble(settings.modules, settings.scratch)
+        return f"{ready}cd {shlex.quote(os.getcwd())} && {self.format_job_exec(job)}\n"
 
     # ------------------------------------------------------------ submission
 

@@ -30,6 +30,7 @@ class Context:
     engine: str | None = None
     attempt: int = 1
     attempts: int | None = None
+    options: object = None
 
     @property
     def terms(self) -> dict:
@@ -198,6 +199,7 @@ def snapshot(context: Context, episode: Episode) -> dict:
         "scoring_status": None,
         "survivors": 0,
         "detail": {},
+        "slurm": resources.slurm_allocation(),
         **body,
         "sha256": sha256_file(folder / "submission.tar.gz"),
         "size": (folder / "submission.tar.gz").stat().st_size,
@@ -286,7 +288,7 @@ def grade(context: Context, episode: Episode) -> dict:
             "command": resources.command_line(),
             **own_provenance,
         },
-        "timing": {"started": _utc(started), "seconds": round(time.time() - started, 3)},
+        "timing": {"started": utc(started), "seconds": round(time.time() - started, 3)},
         "evidence": sorted(str(path.relative_to(folder)) for path in evidence.rglob("*") if path.is_file()),
     }
     write_record(folder / "grade.json", result)
@@ -344,7 +346,8 @@ def scratch():
         yield folder
 
 
-def _utc(seconds: float) -> str:
+def utc(seconds: float) -> str:
+    """A time for a record."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
@@ -362,6 +365,7 @@ def parser(benchmark: Benchmark) -> Parser:
     top.add_argument("--cpus", type=int, help="of the evaluator's allocation; must be the study's")
     top.add_argument("--memory", help="of the evaluator's allocation, for example 30g; must be the study's")
     top.add_argument("--engine", choices=("podman", "docker"), help="of the container lane")
+    benchmark.add_options(top)
     verbs = top.add_subparsers(dest="verb", required=True, parser_class=Parser)
     for name, help_ in (
         ("prepare", "lay out a fresh workspace for one episode"),
@@ -395,7 +399,7 @@ def main(benchmark: Benchmark):
         if benchmark.name not in study.benchmarks:
             raise UsageError("bad_usage", f"{arguments.study}: the study has no benchmark {benchmark.name}")
         attempt, attempts = _attempt(arguments.attempt) if getattr(arguments, "attempt", None) else (1, None)
-        context = Context(benchmark, study, arguments.engine, attempt, attempts)
+        context = Context(benchmark, study, arguments.engine, attempt, attempts, arguments)
         _agree(context.terms, arguments)
         if arguments.verb == "admit":
             return {"ok": True, "record": admit(context, arguments.instance)}

@@ -160,6 +160,8 @@ def _freeze(config: dict, resource_mode: str | None) -> tuple[dict, list[str]]:
             "minutes": plan.minutes,
             "files": plan.files,
             "datasets": plan.datasets,
+            "runtime": plan.runtime,
+            "alone": plan.alone,
         }
     for name, condition in config["conditions"].items():
         chosen = condition.get("benchmarks", list(config["benchmarks"]))
@@ -245,6 +247,10 @@ class Study:
         """Paths of the staged files that a benchmark reads."""
         return [self.staged_path(name) for name in self.benchmarks[benchmark]["datasets"]]
 
+    def runtime(self, benchmark: str) -> list[Path]:
+        """What a rule makes for this study before a benchmark is calibrated."""
+        return [self.root / path for path in self.benchmarks[benchmark]["runtime"]]
+
     def dataset_of(self, sha256: str) -> str:
         """The name of the dataset with these bytes; KeyError if the study declares none."""
         return {declaration["sha256"]: name for name, declaration in self.frozen["datasets"].items()}[sha256]
@@ -256,6 +262,19 @@ class Study:
     def memory_mb(self, benchmark: str) -> int:
         """MiB of an evaluator's allocation."""
         return memory_mb(self.benchmarks[benchmark]["terms"]["allocation"]["memory"])
+
+    def group(self, stage: str, benchmark: str) -> str:
+        """The name of a stage's group: the profile says by stage how many jobs share one of Slurm's; one with the name
+        of a benchmark in it is in no profile, so each of its jobs is alone."""
+        return f"{stage}-{benchmark}" if self.benchmarks[benchmark]["alone"] else stage
+
+    def episode_cpus(self, benchmark: str) -> int:
+        """CPUs of an episode's own job, in which its solver works."""
+        return self.cpus(benchmark) if self.benchmarks[benchmark]["alone"] else 1
+
+    def episode_memory_mb(self, benchmark: str) -> int:
+        """MiB of an episode's own job."""
+        return self.memory_mb(benchmark) if self.benchmarks[benchmark]["alone"] else 1024
 
     def minutes(self, benchmark: str) -> int:
         """Minutes that one calibration or one grade may take."""

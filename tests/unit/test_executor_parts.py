@@ -1,9 +1,11 @@
 """What the executor asks Slurm for, and how it reads the answers: literal output of Slurm 22.05."""
 
+import os
+import subprocess
 from types import SimpleNamespace
 
 import pytest
-from snakemake_executor_plugin_submitit import ExecutorSettings, clear_allocation, journal, slurm, unfinished
+from snakemake_executor_plugin_submitit import ExecutorSettings, clear_allocation, journal, node, slurm, unfinished
 from snakemake_executor_plugin_submitit.slurm import Outcome, Shape
 
 SETTINGS = SimpleNamespace(partition=None, account=None, qos=None, constraint=None, extra=None)
@@ -202,3 +204,64 @@ def test_a_cluster_that_is_none_is_refused():
 
     with pytest.raises(WorkflowError, match="one of slurm, local and auto"):
         ExecutorSettings(cluster="pbs")
+
+
+def in_bash(preamble, then='echo "$TMPDIR"', **environment):
+    """Status, output and errors of a task that begins with the preamble."""
+    environment = {"PATH": os.environ["PATH"], "TMPDIR": "/tmp"} | environment
+    done = subprocess.run(["bash", "-c", preamble + then], env=environment, capture_output=True, text=True)
+    return done.returncode, done.stdout.strip(), done.stderr.strip()
+
+
+def test_without_settings_nothing_comes_before_the_command():
+    assert node.preamble(None, None) == node.preamble("", "") == ""
+
+
+def test_a_scratch_directory_is_expanded_where_the_task_runs(tmp_path):
+    (tmp_path / "with space").mkdir()
+    status, output, _ = in_bash(node.preamble(None, "$PLACE/with space"), PLACE=str(tmp_path))
+    assert (status, output) == (0, f"{tmp_path}/with space")
+
+
+@pytest.mark.parametrize("scratch", ["/missing/$USER", "relative", "/tmp/$NOT_SET", "/etc/passwd"])
+def test_a_scratch_directory_that_is_none_ends_the_task(scratch):
+    status, output, errors = in_bash(node.preamble(None, scratch), USER="ada")
+    assert (status, output) == (1, "")
+    assert f"submitit-scratch: {scratch}" in errors.replace("'", "")
+    assert "no directory that" in errors
+
+
+@pytest.mark.parametrize("scratch", ['/x"; rm -rf /"', "/`id`", "/x\ny"])
+def test_a_scratch_directory_with_a_script_in_it_is_refused(scratch):
+    from snakemake_interface_common.exceptions import WorkflowError
+
+    with pytest.raises(WorkflowError, match="submitit-scratch"):
+        ExecutorSettings(scratch=scratch)
+
+
+def test_modules_are_loaded_before_the_command():
+    """As from a login shell that exports its functions; what a module sets is there for the command."""
+    function = {"BASH_FUNC_module%%": '() { [ "$2" != absent ] && export LOADED="$LOADED $2"; }'}
+    status, output, _ = in_bash(
+        node.preamble("module load gcc/12\nmodule load podman", None), "echo $LOADED", **function
+    )
+    assert (status, output) == (0, "gcc/12 podman")
+    status, output, errors = in_bash(node.preamble("module load absent\nmodule load podman", None), **function)
+    assert (status, output) == (1, "")
+    assert "submitit-modules: module load absent failed on" in errors.replace("'", "")
+
+
+def test_where_module_is_no_function_its_definition_is_looked_for(tmp_path):
+    (tmp_path / "init").mkdir()
+    (tmp_path / "init" / "bash").write_text("module() { export LOADED=$2; }\n")
+    status, output, _ = in_bash(node.preamble("module load podman", None), "echo $LOADED", MODULESHOME=str(tmp_path))
+    assert (status, output) == (0, "podman")
+
+
+@pytest.mark.skipif(any(map(os.path.exists, node.INIT_FILES)), reason="this machine has environment modules")
+def test_where_there_is_no_module_at_all_that_is_said():
+    status, output, errors = in_bash(node.preamble("module load podman", None))
+    assert (status, output) == (1, "")
+    assert "submitit-modules: no function module" in errors
+    # Lines that need none do not miss it.
+    assert in_bash(node.preamble("export TOOLS=/opt/modules", None), "echo $TOOLS")[:2] == (0, "/opt/modules")

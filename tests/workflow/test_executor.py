@@ -303,6 +303,28 @@ def test_without_slurm_a_failure_is_shown(workflow):
     assert re.search(r"Job \d+ of small: failure", output)
 
 
+def test_a_task_finds_its_modules_and_its_scratch_directory(workflow):
+    """Through the settings of a profile, with more than one line, as a site would have them."""
+    (workflow.root / "scratch").mkdir()
+    (workflow.root / "modules").write_text("module() { export LOADED=$2; }\n")
+    (workflow.root / "site").mkdir()
+    (workflow.root / "site" / "config.yaml").write_text(
+        f"submitit-modules: |\n  . {workflow.root}/modules\n  module load podman\n"
+        f"submitit-scratch: {workflow.root}/$SCRATCH_NAME\n"
+    )
+    workflow.environment["SCRATCH_NAME"] = "scratch"
+    arguments = ["--submitit-cluster", "local", "--profile", "site"]
+    output = workflow.run(*arguments, count=1, command="echo $LOADED $TMPDIR > found")
+    assert (workflow.root / "found").read_text() == f"podman {workflow.root}/scratch\n", output
+
+
+def test_a_task_without_its_scratch_directory_fails_and_names_the_setting(workflow):
+    arguments = ["--submitit-cluster", "local", "--submitit-scratch", "/missing/$HOME"]
+    output = workflow.run(*arguments, count=1, status=1)
+    assert re.search("submitit-scratch: /missing/.HOME .* is no directory", output.replace("'", ""))
+    assert workflow.outputs() == []
+
+
 def test_without_slurm_ctrl_c_ends_the_processes(workflow):
     controller = workflow.start("--submitit-cluster", "local", count=2, command="sleep 300")
     wait_for(lambda: (workflow.root / "started").exists())

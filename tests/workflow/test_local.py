@@ -50,7 +50,7 @@ class Small:
     def jobs(self, *arguments):
         """Jobs that a run would start, without the ones that count."""
         found = self.project.jobs(*arguments, "--configfile", self.path)
-        return {name: count for name, count in found.items() if name not in ("all", "census")}
+        return {name: count for name, count in found.items() if name not in ("all", "census", "accounting")}
 
     def grade(self, condition, instance, repeat=1):
         return self.results / "episodes" / "command" / condition / instance / str(repeat) / "grade.json"

@@ -13,8 +13,10 @@ class Plan:
     """What a benchmark's section of a study resolves to.
 
     ``terms`` bind every grade of the benchmark; ``instances`` do not, so that adding one reruns nothing. ``files`` are
-    the repository's own inputs, ``datasets`` the names of the staged ones. ``minutes`` is what one calibration or one
-    grade may take, for a scheduler that wants to know; what limits a candidate is in the terms.
+    the repository's own inputs, ``datasets`` the names of the staged ones, ``runtime`` what a rule makes for the study
+    before anything is calibrated, as paths below ``results/<study>/``. ``minutes`` is what one calibration or one
+    grade may take, for a scheduler that wants to know; what limits a candidate is in the terms. ``alone``: each
+    calibration, episode and grade is a job of its own, with the whole allocation; else small ones share a job.
     """
 
     terms: dict
@@ -23,6 +25,8 @@ class Plan:
     minutes: int = 10
     files: list[str] = field(default_factory=list)
     datasets: list[str] = field(default_factory=list)
+    runtime: list[str] = field(default_factory=list)
+    alone: bool = False
 
 
 class Benchmark(ABC):
@@ -72,6 +76,21 @@ class Benchmark(ABC):
     def summary(self, grades: dict) -> dict:
         """Numbers of the benchmark's own for one condition, for the census: episode -> grade or None in. Pure."""
         return {}
+
+    def images(self, section: dict) -> list[str]:
+        """Local images that the containers of a study are made from; ``section`` is the benchmark's in study.json."""
+        sandbox = section["terms"]["sandbox"]
+        return [sandbox["image"]] if sandbox["lane"] == "container" and "image" in sandbox else []
+
+    def doctor_checks(self, study, engine: str | None) -> list:
+        """What a node must have for this benchmark beyond its lane and images, as ``assize.doctor.Finding``.
+
+        ``study`` is an ``assize.study.Study``, ``engine`` the container engine of this machine.
+        """
+        return []
+
+    def add_options(self, parser) -> None:  # noqa: B027
+        """Add global arguments of the benchmark's own; its verbs find them in ``context.options``."""
 
     def add_verbs(self, verbs) -> None:  # noqa: B027 (most benchmarks have none)
         """Add verbs of the benchmark's own to the command line (argparse's subparsers)."""

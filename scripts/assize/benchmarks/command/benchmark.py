@@ -125,6 +125,16 @@ class CommandBenchmark(Benchmark):
         body = grade_archive(context.lane(task.image), task, archive, limits, evidence)
         return body | {"provenance": {"suite": context.terms["suite"]["sha256"], "limits": limits.as_json()}}
 
+    def images(self, section: dict) -> list[str]:
+        """The study's image, and those that tasks name, unless the suite is still to be staged."""
+        from assize.benchmarks.command.suite import read_suite
+
+        suite, images = section["terms"]["suite"], super().images(section)
+        if not images or not repository(suite["path"]).exists():
+            return images
+        tasks = read_suite(repository(suite["path"]), suite["sha256"]).tasks
+        return sorted({*images, *(tasks[name].image for name in section["instances"] if tasks[name].image)})
+
     def add_verbs(self, verbs) -> None:
         from assize.benchmarks.command.bench import add_verb
 

@@ -181,6 +181,20 @@ class ScicodeBenchmark(Benchmark):
 
         return summary(grades)
 
+    def doctor_checks(self, study, engine: str | None) -> list:
+        from assize.benchmarks.scicode.court import find_runtime
+        from assize.doctor import missing, ok
+
+        terms = study.benchmarks[self.name]["terms"]
+        if terms["sandbox"]["lane"] == "container":
+            return []
+        runtime = terms["runtime"]
+        try:
+            find_runtime(runtime["venv"], runtime["lock"])
+        except InfrastructureError as error:
+            return [missing("scicode packages", error.message, error.hint)]
+        return [ok("scicode packages", f"{runtime['venv']}, of lock {runtime['lock'][:12]}")]
+
     def add_verbs(self, verbs) -> None:
         from assize.benchmarks.scicode.verbs import add_verbs
 

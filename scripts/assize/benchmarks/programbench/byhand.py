@@ -1,0 +1,268 @@
+"""The protocol's command lines, for a person: global arguments first, then a verb; no study.
+
+They judge as the workflow does, by the same court; what a study's terms say is said by arguments.
+"""
+
+import os
+import time
+from pathlib import Path
+
+from assize import resources
+from assize.adapter import remove_tree, utc, void
+from assize.benchmarks.programbench import calibration, official
+from assize.benchmarks.programbench.benchmark import ProgramBench
+from assize.benchmarks.programbench.court import SECONDS, Court, evaluate
+from assize.benchmarks.programbench.engine import ENGINES, find_engine, find_images, sweep
+from assize.benchmarks.programbench.manifest import OFFICIAL_IMAGES, PILOT, build, open_task, read_manifest
+from assize.benchmarks.programbench.verbs import add_options, download_blobs
+from assize.benchmarks.programbench.wheelhouse import verify
+from assize.cli import Parser, log
+from assize.errors import GateClosed, InfrastructureError, UsageError
+from assize.records import ROOT, digest, read_record, sha256_file, write_record
+from assize.study import RESOURCE_MODES, memory_mb
+
+MANIFEST = ROOT / "config" / "programbench" / "manifest.json"
+BY_HAND = "by-hand"
+
+
+def parser() -> Parser:
+    """The protocol's command line: global arguments, then a verb."""
+    top = Parser(prog="programbench_adapter.py", description=__doc__, epilog="With --study: the workflow's form.")
+    add_options(top)
+    top.add_argument("--resource-mode", choices=RESOURCE_MODES, default="container")
+    top.add_argument("--cpus", type=int, default=16, help="of the allocation, and workers of a test branch")
+    top.add_argument("--memory", default="30g", help="of the allocation")
+    top.add_argument("--engine", choices=ENGINES, help="the first that is installed")
+    top.add_argument("--manifest", default=str(MANIFEST), help="the tasks' manifest")
+    top.add_argument("--tasks", help="folder of task manifests; the official package's own")
+    top.add_argument("--blobs", help="folder of test blobs; the dataset's at its pin")
+    top.add_argument(
+        "--seconds", action="append", default=[], metavar="STEP=N", help="a time limit: compile, run_tests"
+    )
+    verbs = top.add_subparsers(dest="verb", required=True, parser_class=Parser)
+
+    def add(name: str, call, help_: str, *options: str):
+        verb = verbs.add_parser(name, help=help_)
+        for option in options:
+            verb.add_argument(option, required=True)
+        verb.set_defaults(call=call)
+        return verb
+
+    verb = add("calibrate", calibrate, "grade every reference, then decide", "--output-dir")
+    verb.add_argument("--repetitions", type=int, default=calibration.DEFAULT_REPETITIONS)
+    verb = add("probe", probe, "diagnose: only the first active branch of the references", "--output-dir")
+    verb.add_argument("--instance-id", help="one task; all")
+    add("grade", grade, "judge one submission", "--instance-id", "--submission", "--calibration", "--output-dir")
+    add("images", images, "are the images of all tasks on this node?")
+    add("sweep", lambda arguments: {"ok": True, "removed": sweep(find_engine(arguments.engine))}, "remove leftovers")
+    verb = add("manifest", make_manifest, "freeze tasks of a folder in a manifest", "--output")
+    verb.add_argument("--instances", nargs="+", help="the five of the pilot; with --tasks, all of the folder")
+    verb.add_argument("--images", default=OFFICIAL_IMAGES, help="where the images are named")
+    verb.add_argument("--pin-images", action="store_true", help="pin the digests of the local images")
+    return top
+
+
+def open_court(arguments) -> Court:
+    """The court that a command line describes, each part verified."""
+    package = official.find_official(arguments.programbench_root)
+    manifest = read_manifest(arguments.manifest)
+    memory = memory_mb(arguments.memory)
+    resources.check_allocation(arguments.resource_mode, arguments.cpus, memory, resources.slurm_allocation())
+    blobs = arguments.blobs or os.environ.get("PROGRAMBENCH_BLOB_DIR")
+    if not blobs:
+        blobs = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "assize", official.BLOB_REVISION)
+        download_blobs(list(manifest["tasks"]), blobs)
+    wheelhouse = arguments.evaluator_wheelhouse or os.environ.get("PROGRAMBENCH_EVALUATOR_WHEELHOUSE")
+    return Court(
+        official=package,
+        engine=find_engine(arguments.engine),
+        manifest=manifest,
+        tasks=Path(arguments.tasks) if arguments.tasks else package.tasks,
+        blobs=Path(blobs).absolute(),
+        study=BY_HAND,
+        resource_mode=arguments.resource_mode,
+        cpus=arguments.cpus,
+        memory_mb=memory,
+        wheelhouse=verify(wheelhouse) if wheelhouse else None,
+        seconds=_seconds(arguments.seconds),
+    )
+
+
+def _seconds(given: list[str]) -> dict[str, int]:
+    pairs = [item.partition("=") for item in given]
+    for name, _, value in pairs:
+        if name not in SECONDS or not value.isdigit() or int(value) < 1:
+            raise UsageError("bad_usage", f"--seconds {name}={value}: one of {', '.join(SECONDS)}, and whole seconds")
+    return {name: int(value) for name, _, value in pairs}
+
+
+def images(arguments) -> dict:
+    manifest, folder = read_manifest(arguments.manifest), _tasks(arguments)
+    tasks = [open_task(manifest, folder, name) for name in manifest["tasks"]]
+    return {"ok": True, "images": find_images(find_engine(arguments.engine), tasks)}
+
+
+def _tasks(arguments) -> Path:
+    return Path(arguments.tasks) if arguments.tasks else official.find_official(arguments.programbench_root).tasks
+
+
+def make_manifest(arguments) -> dict:
+    tasks = _tasks(arguments)
+    if arguments.instances:
+        chosen = arguments.instances
+    else:
+        chosen = sorted(path.parent.name for path in tasks.glob("*/task.yaml")) if arguments.tasks else list(PILOT)
+    blobs = Path(arguments.blobs) if arguments.blobs else None
+    manifest = build(tasks, chosen, arguments.images, blobs)
+    if arguments.pin_images:
+        engine = find_engine(arguments.engine)
+        for entry in manifest["tasks"].values():
+            found = engine.image(entry["image"])
+            if found is None:
+                raise InfrastructureError("missing_image", f"{engine.name} has no image {entry['image']}")
+            entry["image_digest"] = found["digest"]
+    write_record(arguments.output, manifest)
+    return {"ok": True, "output": arguments.output, "digest": digest(manifest), "tasks": len(manifest["tasks"])}
+
+
+def _evaluate_all(arguments, court: Court, instances: list[str], repetitions: int, first_branch: bool) -> dict:
+    """Evaluate references: all of them, whatever becomes of one. Instance -> its repetitions' records."""
+    found = {}
+    for instance in instances:
+        found[instance] = []
+        for repetition in range(1, repetitions + 1):
+            evidence = Path(arguments.output_dir, instance, str(repetition))
+            remove_tree(evidence)
+            log(f"reference of {instance}, repetition {repetition} of {repetitions}")
+            try:
+                task = court.task(instance)
+                branches = task.branches[:1] if first_branch else None
+                body = evaluate(court, task, None, set(), evidence, branches)
+                entry = calibration.record(body, calibration.MINIMUM)
+            except InfrastructureError as error:
+                entry = {"passed": False, "reasons": [f"infra: {error.message}"], "flags": [], "detail": {}}
+            found[instance].append(entry)
+    return found
+
+
+def _report(arguments, court: Court, tasks: dict, repetitions: int) -> dict:
+    reasons = [
+        f"{instance}: repetition {number}: {reason}"
+        for instance, records in tasks.items()
+        for number, record in enumerate(records, 1)
+        for reason in record["reasons"]
+    ]
+    return {
+        "schema": "assize.calibration-report/1",
+        "status": "failed" if reasons else "passed",
+        "reasons": reasons,
+        "manifest": digest(court.manifest),
+        "wheelhouse": court.fingerprint,
+        "minimum": calibration.MINIMUM,
+        "repetitions": repetitions,
+        "official": court.official.as_json(),
+        "resource_mode": court.resource_mode,
+        "slurm": resources.slurm_allocation(),
+        "command": resources.command_line(),
+        "tasks": tasks,
+    }
+
+
+def calibrate(arguments) -> dict:
+    """Write calibration.json; GateClosed where it has not passed."""
+    if arguments.repetitions < 1:
+        raise UsageError("bad_usage", f"--repetitions {arguments.repetitions}: at least 1")
+    court = open_court(arguments)
+    tasks = _evaluate_all(arguments, court, list(court.manifest["tasks"]), arguments.repetitions, first_branch=False)
+    report = _report(arguments, court, tasks, arguments.repetitions)
+    path = Path(arguments.output_dir, "calibration.json")
+    write_record(path, report)
+    if report["status"] != "passed":
+        raise GateClosed("calibration_failed", f"{path}: {'; '.join(report['reasons'])}", "mend it and calibrate again")
+    return {"ok": True, "status": "passed", "calibration": str(path), "tasks": list(tasks)}
+
+
+def probe(arguments) -> dict:
+    """A diagnosis: it opens no gate, and no grade takes it for a calibration."""
+    court = open_court(arguments)
+    instances = [arguments.instance_id] if arguments.instance_id else list(court.manifest["tasks"])
+    tasks = _evaluate_all(arguments, court, instances, 1, first_branch=True)
+    report = {**_report(arguments, court, tasks, 1), "schema": "assize.probe/1", "diagnostic": True}
+    write_record(Path(arguments.output_dir, "probe.json"), report)
+    return {"ok": True, "status": report["status"], "diagnostic": True, "reasons": report["reasons"]}
+
+
+def grade(arguments) -> dict:
+    """Judge one submission behind a passed calibration of the same manifest; write grade.json."""
+    court = open_court(arguments)
+    report = read_record(arguments.calibration, "calibration-report")
+    if report["status"] != "passed":
+        reasons = "; ".join(report["reasons"])
+        raise GateClosed("calibration_failed", f"{arguments.calibration}: {reasons}", "mend it and calibrate again")
+    if report["manifest"] != digest(court.manifest):
+        raise GateClosed("other_calibration", f"{arguments.calibration}: of another manifest", "calibrate again")
+    task = court.task(arguments.instance_id)
+    clean = calibration.require([record["detail"] for record in report["tasks"][task.id]], court.identity(task))
+    submission, output = Path(arguments.submission), Path(arguments.output_dir)
+    if not submission.is_file():
+        raise UsageError("missing_submission", f"--submission {submission}: no such file")
+    evidence = output / "evidence"
+    remove_tree(evidence)
+    failure, started = None, time.time()
+    try:
+        body = evaluate(court, task, submission, clean, evidence)
+    except InfrastructureError as error:
+        failure, body = error, void_of(error, court, task)
+    record = grade_record(court, task, submission, report, body, output, started)
+    write_record(output / "grade.json", record)
+    if failure:
+        hint = f"recorded as void in {output / 'grade.json'}. {failure.hint}".strip()
+        raise InfrastructureError(failure.code, failure.message, hint)
+    return {"ok": True, "record": record}
+
+
+def void_of(error: InfrastructureError, court: Court, task) -> dict:
+    provenance = {**court.identity(task), "official": court.official.as_json()}
+    return void("infra", f"infra: {error.message}") | {
+        "sandbox": court.sandbox(court.image(task)),
+        "provenance": provenance,
+    }
+
+
+def grade_record(court: Court, task, submission: Path, report: dict, body: dict, output: Path, started: float) -> dict:
+    """The record of a grade made by hand: as the workflow's, with the calibration report's hash."""
+    body = dict(body)
+    sandbox, provenance = body.pop("sandbox"), body.pop("provenance")
+    evidence = (path for path in (output / "evidence").rglob("*") if path.is_file())
+    terms = digest({"report": digest(report), "resource_mode": court.resource_mode, "cpus": court.cpus})
+    return {
+        "schema": "assize.grade/1",
+        "episode": {"benchmark": ProgramBench.name, "condition": BY_HAND, "instance": task.id, "repeat": 1},
+        "terms_digest": terms,
+        "checks": [],
+        "tamper": [],
+        "flags": [],
+        "detail": {},
+        "oracle_exposed": False,
+        **body,
+        "provenance": {
+            "terms": terms,
+            "snapshot": sha256_file(submission),
+            "calibration": digest(report),
+            "protocol_version": ProgramBench.protocol_version,
+            "versions": resources.versions(),
+            "sandbox": sandbox,
+            "resource_mode": court.resource_mode,
+            "slurm": resources.slurm_allocation(),
+            "attempt": 1,
+            "command": resources.command_line(),
+            **provenance,
+        },
+        "timing": {"started": utc(started), "seconds": round(time.time() - started, 3)},
+        "evidence": sorted(str(path.relative_to(output)) for path in evidence),
+    }
+
+
+def main(argv) -> dict:
+    arguments = parser().parse_args(argv)
+    return arguments.call(arguments)

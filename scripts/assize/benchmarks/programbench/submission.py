@@ -1,0 +1,43 @@
+"""A submission's archive, looked at on the host before any container sees it."""
+
+import tarfile
+from pathlib import Path
+
+from assize.archive import Rejected, safe_relative
+
+# A source tree with its vendored dependencies fits many times over.
+MAX_MEMBERS = 200_000
+MAX_BYTES = 4 << 30
+
+
+def check_archive(path: Path) -> list[str]:
+    """The names in a submission's archive, which the evaluator's own tar will unpack as root.
+
+    Raises
+    ------
+    Rejected : it is no gzip-compressed tar that can be read to its end, climbs out of its folder, holds a device, a
+        FIFO or a hard link that leads out, or crosses a bound. That is the candidate's failure.
+    """
+    names, size = [], 0
+    try:
+        with tarfile.open(path, "r|gz") as tar:
+            for member in tar:
+                _check_member(member)
+                names.append(member.name)
+                size += member.size
+                if len(names) > MAX_MEMBERS:
+                    raise Rejected(f"more than {MAX_MEMBERS} members")
+                if size > MAX_BYTES:
+                    raise Rejected(f"more than {MAX_BYTES} bytes")
+    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+        raise Rejected(f"the archive is corrupt: {error}") from None
+    return names
+
+
+def _check_member(member: tarfile.TarInfo) -> None:
+    # ``safe_relative`` refuses an empty name, and a member of this archive may be its root.
+    safe_relative(member.name)
+    if member.islnk():
+        safe_relative(member.linkname)
+    elif not (member.isreg() or member.isdir() or member.issym()):
+        raise Rejected(f"{member.name!r} is a device, a FIFO or a special file")

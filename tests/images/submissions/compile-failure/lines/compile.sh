@@ -1,0 +1,2 @@
+#!/bin/bash
+gcc -o executable program.c

@@ -1,0 +1,3 @@
+#!/bin/bash
+cp lines.py executable
+chmod +x executable

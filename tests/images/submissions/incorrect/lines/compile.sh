@@ -1,0 +1,3 @@
+#!/bin/bash
+cp lines.sh executable
+chmod +x executable

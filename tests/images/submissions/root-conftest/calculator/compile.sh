@@ -1,0 +1,3 @@
+#!/bin/bash
+cp wrong.sh executable
+chmod +x executable
