@@ -60,6 +60,8 @@ class ProgramBench(Benchmark):
     def work_digests(self, condition: dict, instances: list[str]) -> dict[str, str]:
         from assize.benchmarks.programbench.replay import digest_of, open_submissions
 
+        if condition.get("network"):
+            raise UsageError("bad_config", "network: a solver of ProgramBench has none")
         solver = {key: value for key, value in condition.items() if key not in ("benchmarks", "submissions")}
         if condition["solver"] != "replay":
             return {instance: digest(solver) for instance in instances}
