@@ -14,11 +14,15 @@ ADD_EXECUTOR := import sysconfig, os; site = sysconfig.get_path("purelib"); \
 SCICODE := .venv-scicode
 SCICODE_TEST := .scicode-test
 SCICODE_PYTHON ?= $(firstword $(wildcard /usr/bin/python3.12 /usr/bin/python3.11) $(PYTHON))
+# Local tasks of ProgramBench: images in podman's store, and all else in this folder.
+PROGRAMBENCH_LOCAL := .programbench-local
 SCICODE_PROBLEMS ?= ../shared/data/scicode/problems_dev.jsonl
 
-.PHONY: study test lint bench setup setup-test setup-scicode setup-scicode-image setup-scicode-test lock cluster-up cluster-down clean
+.PHONY: study test lint bench setup setup-test setup-scicode setup-scicode-image setup-scicode-test setup-programbench setup-programbench-local test-programbench lock cluster-up cluster-down clean
 
-study: setup $(if $(shell grep -s '^  scicode:' $(STUDY)),setup-scicode)
+study: setup $(if $(shell grep -s '^  scicode:' $(STUDY)),setup-scicode) \
+  $(if $(shell grep -s '^  programbench:' $(STUDY)),setup-programbench) \
+  $(if $(shell grep -s '$(PROGRAMBENCH_LOCAL)/' $(STUDY)),setup-programbench-local)
 	$(BIN)/snakemake --profile $(PROFILE) --configfile $(STUDY)
 	@$(BIN)/python scripts/census.py --table --study results/$(shell sed -n "s/^name: *//p" $(STUDY))/study.json
 
@@ -71,6 +75,22 @@ $(SCICODE_TEST)/.ready: envs/scicode-test.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --target $(SCICODE_TEST) --requirement $<
 	@touch $@
 
+# The official package, into the same environment: a study without ProgramBench never needs it.
+setup-programbench: $(VENV)/.programbench-ready
+
+$(VENV)/.programbench-ready: envs/programbench.lock $(VENV)/.study-ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	@touch $@
+
+setup-programbench-local: setup-programbench
+	$(BIN)/python tests/images/build $(PROGRAMBENCH_LOCAL)
+	$(BIN)/python scripts/programbench_adapter.py --tasks $(PROGRAMBENCH_LOCAL)/tasks --blobs $(PROGRAMBENCH_LOCAL)/blobs \
+	  manifest --images localhost/programbench --pin-images --output $(PROGRAMBENCH_LOCAL)/manifest.json
+
+# PROGRAMBENCH_TEST_ROOT, a checkout of the official package, is tested where it is given; else the installed wheel.
+test-programbench: setup-test
+	$(BIN)/python -m pytest tests/protocol/test_programbench_adapter.py
+
 lock: setup-test
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  envs/requirements.in --output-file envs/requirements.lock
@@ -92,4 +112,4 @@ cluster-down:
 	tests/cluster/down
 
 clean:
-	rm -rf $(VENV) $(SCICODE) $(SCICODE_TEST) .snakemake .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(SCICODE) $(SCICODE_TEST) $(PROGRAMBENCH_LOCAL) .snakemake .pytest_cache .ruff_cache

@@ -1,4 +1,4 @@
-"""The ProgramBench benchmark: programs rebuilt from a cleanroom's executable and docs, judged by the official package."""
+"""The ProgramBench benchmark: programs rebuilt from an executable and its docs, judged by the official package."""
 
 from assize.benchmarks.programbench.benchmark import ProgramBench
 

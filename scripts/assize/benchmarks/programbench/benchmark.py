@@ -101,9 +101,7 @@ class ProgramBench(Benchmark):
         task = court.task(episode.instance)
         folder = context.study.root / "calibration" / self.name / episode.instance
         repetitions = context.study.benchmarks[self.name]["repetitions"]
-        records = [
-            read_record(folder / f"{number}.json", "calibration") for number in range(1, repetitions + 1)
-        ]
+        records = [read_record(folder / f"{number}.json", "calibration") for number in range(1, repetitions + 1)]
         identity = court.identity(task)
         clean = require([record["detail"] for record in records], identity)
         reference = context.study.frozen["conditions"][episode.condition]["solver"] == "reference"

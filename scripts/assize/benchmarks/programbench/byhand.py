@@ -36,7 +36,9 @@ def parser() -> Parser:
     top.add_argument("--manifest", default=str(MANIFEST), help="the tasks' manifest")
     top.add_argument("--tasks", help="folder of task manifests; the official package's own")
     top.add_argument("--blobs", help="folder of test blobs; the dataset's at its pin")
-    top.add_argument("--seconds", action="append", default=[], metavar="STEP=N", help="a time limit: compile, run_tests")
+    top.add_argument(
+        "--seconds", action="append", default=[], metavar="STEP=N", help="a time limit: compile, run_tests"
+    )
     verbs = top.add_subparsers(dest="verb", required=True, parser_class=Parser)
 
     def add(name: str, call, help_: str, *options: str):
@@ -221,13 +223,17 @@ def grade(arguments) -> dict:
 
 def void_of(error: InfrastructureError, court: Court, task) -> dict:
     provenance = {**court.identity(task), "official": court.official.as_json()}
-    return void("infra", f"infra: {error.message}") | {"sandbox": court.sandbox(court.image(task)), "provenance": provenance}
+    return void("infra", f"infra: {error.message}") | {
+        "sandbox": court.sandbox(court.image(task)),
+        "provenance": provenance,
+    }
 
 
 def grade_record(court: Court, task, submission: Path, report: dict, body: dict, output: Path, started: float) -> dict:
     """The record of a grade made by hand: as the workflow's, with the calibration report's hash."""
     body = dict(body)
     sandbox, provenance = body.pop("sandbox"), body.pop("provenance")
+    evidence = (path for path in (output / "evidence").rglob("*") if path.is_file())
     terms = digest({"report": digest(report), "resource_mode": court.resource_mode, "cpus": court.cpus})
     return {
         "schema": "assize.grade/1",
@@ -253,7 +259,7 @@ def grade_record(court: Court, task, submission: Path, report: dict, body: dict,
             **provenance,
         },
         "timing": {"started": utc(started), "seconds": round(time.time() - started, 3)},
-        "evidence": sorted(str(path.relative_to(output)) for path in (output / "evidence").rglob("*") if path.is_file()),
+        "evidence": sorted(str(path.relative_to(output)) for path in evidence),
     }
 
 

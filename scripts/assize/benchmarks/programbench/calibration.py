@@ -86,7 +86,13 @@ def require(details: list[dict], identity: dict) -> set[str]:
     if not details:
         raise GateClosed("not_calibrated", "the reference was not calibrated", "calibrate it first")
     for detail in details:
-        changed = [f"{name} ({key} {detail[key]}, now {identity[key]})" for key, name in SAME.items() if detail[key] != identity[key]]
+        changed = [
+            f"{name} ({key} {detail[key]}, now {identity[key]})"
+            for key, name in SAME.items()
+            if detail[key] != identity[key]
+        ]
         if changed:
-            raise GateClosed("other_calibration", f"calibrated with another state of {'; '.join(changed)}", "calibrate again")
+            raise GateClosed(
+                "other_calibration", f"calibrated with another state of {'; '.join(changed)}", "calibrate again"
+            )
     return set.intersection(*(set(detail["clean"]) for detail in details))

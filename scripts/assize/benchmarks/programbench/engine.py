@@ -101,9 +101,7 @@ class Engine:
         facts = json.loads(done.stdout)[0]
         identity = f"sha256:{facts['Id'].removeprefix('sha256:')}"
         repository = reference.rsplit("@")[0].rsplit(":", 1)[0]
-        published = [
-            item.split("@")[1] for item in facts.get("RepoDigests") or () if item.split("@")[0] == repository
-        ]
+        published = [item.split("@")[1] for item in facts.get("RepoDigests") or () if item.split("@")[0] == repository]
         return {"id": identity, "digest": facts.get("Digest") or (published or [identity])[0], "published": published}
 
     def starts(self, image: str) -> bool:
@@ -202,7 +200,9 @@ def scratch() -> Iterator[Path]:
     root = _scratch_root()
     root.mkdir(mode=0o700, exist_ok=True)
     if root.is_symlink() or root.stat().st_uid != os.getuid():
-        raise InfrastructureError("bad_scratch", f"{root}: not this user's own folder", "set TMPDIR to a folder of yours")
+        raise InfrastructureError(
+            "bad_scratch", f"{root}: not this user's own folder", "set TMPDIR to a folder of yours"
+        )
     folder = root / str(Owner.this())
     folder.mkdir(mode=0o700, exist_ok=True)
     before, tempfile.tempdir = tempfile.tempdir, str(folder)

@@ -1,4 +1,4 @@
-"""The official evaluator on this project's terms: no network, nothing pulled, labelled, its plugins from the wheelhouse.
+"""The official evaluator on this project's terms: no network, nothing pulled, labelled, plugins from the wheelhouse.
 
 Import this only after ``official.open_official``: upstream reads its settings when it is imported. What upstream does,
 in which order and with which commands stays upstream's; each override says what it changes and why.
@@ -40,8 +40,8 @@ class ContainerGone(InfrastructureError):
 class Settings:
     """What holds for every container of one evaluation.
 
-    ``engine_limits``: ``cpus`` and ``memory_mb`` for the engine, or None: then nothing is asked of it. ``workers``: of a
-    test branch. ``seconds``: upstream's step -> its time limit, where it is not upstream's own.
+    ``engine_limits``: ``cpus`` and ``memory_mb`` for the engine, or None: then nothing is asked of it. ``workers``: of
+    a test branch. ``seconds``: upstream's step -> its time limit, where it is not upstream's own.
     """
 
     engine: Engine
@@ -74,7 +74,7 @@ class EvaluatorContainer(ContainerEnvironment):
         self.container_id = settings.engine.call(*command, timeout=DOCKER_RUN_TIMEOUT).stdout.strip().splitlines()[-1]
 
     def execute(self, command: str, *, timeout: int | None = None) -> dict:
-        """As upstream's, but output may be any bytes and is bounded, and an engine's failure is never an exit status."""
+        """As upstream's, but output may be any bytes and is bounded, and no exit status is the engine's."""
         timeout = timeout or self.default_timeout
         arguments = [self.executable, "exec", "-w", self.cwd, self.container_id, "bash", "-lc", command]
         returncode, output = run_bounded(arguments, timeout)

@@ -92,7 +92,7 @@ def image_of(instance: str, images: str) -> str:
     return f"{images}/{instance.replace('__', '_1776_')}:{IMAGE_TAG}"
 
 
-def describe(folder: Path, images: str, blobs: Path | None, image_digest: str | None = None) -> dict:
+def describe(folder: Path, images: str, blobs: Path | None) -> dict:
     """The manifest's entry of one task."""
     instance = read_instance(folder)
     mask = mask_of(instance)
@@ -109,14 +109,14 @@ def describe(folder: Path, images: str, blobs: Path | None, image_digest: str | 
         "listed": listed,
         "scored": sum(map(len, mask.values())),
         "image": image_of(folder.name, images),
-        "image_digest": image_digest,
+        "image_digest": None,
         "blobs": found,
     }
 
 
-def build(tasks: Path, instances: list[str], images: str, blobs: Path | None = None, digests: dict | None = None) -> dict:
+def build(tasks: Path, instances: list[str], images: str, blobs: Path | None = None) -> dict:
     """The manifest of some tasks of a folder."""
-    entries = {name: describe(tasks / name, images, blobs, (digests or {}).get(name)) for name in instances}
+    entries = {name: describe(tasks / name, images, blobs) for name in instances}
     dataset = {"repository": official.BLOB_REPOSITORY, "revision": official.BLOB_REVISION}
     return {
         "schema": "assize.programbench/1",
@@ -130,7 +130,9 @@ def read_manifest(path) -> dict:
     """A manifest; UsageError if it is none, or is made for another release of the official package."""
     manifest = read_record(path, "programbench")
     if manifest["package"]["revision"] != official.REVISION:
-        raise UsageError("other_package", f"{path}: made for revision {manifest['package']['revision']}", "make it again")
+        raise UsageError(
+            "other_package", f"{path}: made for revision {manifest['package']['revision']}", "make it again"
+        )
     return manifest
 
 

@@ -106,7 +106,7 @@ def open_official(official: Official, engine: str, cpus: int, blobs: Path | None
     except ImportError as error:
         raise UsageError("no_package", f"{official.package}: {error}", REMEDY) from None
     found = Path(constants.__file__).resolve().parent
-    if found != official.package.resolve() or constants.DOCKER_EXECUTABLE != engine:
+    if found != official.package.resolve() or engine != constants.DOCKER_EXECUTABLE:
         message = f"{NAME} was imported from {found}, for {constants.DOCKER_EXECUTABLE}, before it was pinned"
         raise InfrastructureError("imported_early", message)
 

@@ -86,5 +86,7 @@ def download_blobs(instances: list[str], folder: Path) -> None:
         except Exception as error:
             name = f"{official.BLOB_REPOSITORY}@{official.BLOB_REVISION[:12]}"
             raise InfrastructureError(
-                "not_fetched", f"test blobs ({name}): {type(error).__name__}: {str(error)[:300]}", "try again, or set blobs"
+                "not_fetched",
+                f"test blobs ({name}): {type(error).__name__}: {str(error)[:300]}",
+                "try again, or set blobs",
             ) from None

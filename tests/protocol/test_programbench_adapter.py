@@ -1,0 +1,343 @@
+"""ProgramBench's adapter by the protocol's command lines, on a real engine with the local tasks of tests/images/.
+
+PROGRAMBENCH_TEST_ROOT names a checkout of the official package to test with; else it is the installed wheel.
+"""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from assize.benchmarks.programbench.engine import EVALUATOR, KIND, STUDY
+from assize.records import ROOT, read_record, sha256_file
+from conftest import wait_for
+from programbench_support import BARE, LINES, ORG, REPAIRED, SHIPPED, engine_or_skip, submission, tasks
+
+__all__ = ["tasks"]
+
+CHECKOUT = os.environ.get("PROGRAMBENCH_TEST_ROOT")
+SECONDS = {"compile": 15, "run_tests": 60}
+
+
+class Adapter:
+    """``programbench_adapter.py`` for a manifest of local tasks."""
+
+    def __init__(self, folder: Path, local: Path, *instances: str, wheelhouse: Path | None = None):
+        self.folder, self.tasks, self.engine = folder, local, engine_or_skip()
+        self.wheelhouse = wheelhouse
+        folder.mkdir(parents=True, exist_ok=True)
+        self.manifest = folder / "manifest.json"
+        made = ["manifest", "--images", ORG, "--pin-images", "--output", self.manifest, "--instances", *instances]
+        assert self.run(*made)[0] == 0
+
+    def command(self, *arguments) -> list[str]:
+        options = ["--engine", self.engine, "--resource-mode", "none", "--cpus", 16]
+        options += ["--tasks", self.tasks / "tasks", "--blobs", self.tasks / "blobs", "--manifest", self.manifest]
+        for name, value in SECONDS.items():
+            options += ["--seconds", f"{name}={value}"]
+        if self.wheelhouse:
+            options += ["--evaluator-wheelhouse", self.wheelhouse]
+        if CHECKOUT:
+            options += ["--programbench-root", CHECKOUT]
+        return [str(part) for part in (sys.executable, "scripts/programbench_adapter.py", *options, *arguments)]
+
+    def run(self, *arguments) -> tuple[int, dict]:
+        """(exit status, the one JSON object on stdout)."""
+        done = subprocess.run(self.command(*arguments), cwd=ROOT, capture_output=True, text=True)
+        assert done.stdout.count("\n") == 1, done.stdout + done.stderr
+        return done.returncode, json.loads(done.stdout)
+
+    def calibrate(self) -> tuple[int, dict]:
+        return self.run("calibrate", "--output-dir", self.folder / "calibration", "--repetitions", 1)
+
+    @property
+    def report(self) -> dict:
+        return read_record(self.folder / "calibration" / "calibration.json", "calibration-report")
+
+    def grading(self, instance: str, archive: Path, output: str) -> list:
+        return [
+            *("grade", "--instance-id", instance, "--submission", archive),
+            *("--calibration", self.folder / "calibration" / "calibration.json", "--output-dir", self.folder / output),
+        ]
+
+    def grade(self, instance: str, files: dict[str, str] | bytes, output="grade") -> tuple[int, dict, dict]:
+        """(exit status, what was printed, the record)."""
+        archive = pack(self.folder / "submission.tar.gz", files)
+        status, said = self.run(*self.grading(instance, archive, output))
+        return status, said, read_record(self.folder / output / "grade.json", "grade")
+
+    def left(self, kind="container") -> list[str]:
+        """Ids of what evaluators left in the engine's store."""
+        listing = ("ps", "--all", "--quiet") if kind == "container" else ("images", "--quiet")
+        mine = ("--filter", f"label={KIND}={EVALUATOR}", "--filter", f"label={STUDY}=by-hand")
+        done = subprocess.run([self.engine, *listing, *mine], capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+
+def pack(path: Path, files: dict[str, str] | bytes) -> Path:
+    """A submission's archive of some files; bytes are written as they are."""
+    if isinstance(files, bytes):
+        path.write_bytes(files)
+        return path
+    with tarfile.open(path, "w:gz") as tar:
+        for name, content in files.items():
+            member, data = tarfile.TarInfo(name), content.encode()
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return path
+
+
+@pytest.fixture(scope="module")
+def adapter(tasks, tmp_path_factory):
+    """The adapter with both tasks calibrated."""
+    house = tasks / "runtime" / "evaluator-wheelhouse"
+    made = Adapter(tmp_path_factory.mktemp("adapter"), tasks, LINES, REPAIRED, wheelhouse=house)
+    status, said = made.calibrate()
+    assert (status, said["status"], said["tasks"]) == (0, "passed", [LINES, REPAIRED])
+    return made
+
+
+def summary(grade: dict) -> tuple:
+    return grade["verdict"], grade["valid"], grade["analysis_score"], grade["scoring_status"]
+
+
+def test_calibration_reports_every_reference_and_claims_no_limit(adapter):
+    report = adapter.report
+    assert set(report["tasks"]) == {LINES, REPAIRED}
+    record = report["tasks"][LINES][0]
+    assert record["reference"]["score"] == 1.0
+    assert (record["sandbox"]["engine_limits"], record["sandbox"]["network"]) == (None, "none")
+    assert record["sandbox"]["image_pinned"] is True
+    assert len(record["detail"]["clean"]) == 2
+    assert report["resource_mode"] == "none"
+    assert adapter.left() == adapter.left("image") == []
+
+
+SIXTEEN = pytest.approx(16 / 39)
+
+
+@pytest.mark.parametrize(
+    ("instance", "condition", "expected"),
+    [
+        (LINES, "correct", ("pass", True, 1.0, "resolved")),
+        (LINES, "half-right", ("fail", True, SIXTEEN, "not_resolved")),
+        (REPAIRED, "incorrect", ("fail", True, 0.0, "not_resolved")),
+        (REPAIRED, "compile-failure", ("fail", True, 0.0, "build_failed")),
+        (REPAIRED, "compile-hang", ("fail", True, 0.0, "build_timed_out")),
+        (REPAIRED, "executable-directory", ("fail", True, 0.0, "no_executable")),
+    ],
+)
+def test_each_condition_ends_in_its_status(adapter, instance, condition, expected):
+    status, said, grade = adapter.grade(instance, submission(adapter.tasks, condition, instance))
+    assert (status, summary(grade)) == (0, expected)
+    assert said == {"ok": True, "record": grade}
+    assert grade["provenance"]["submission"] == sha256_file(adapter.folder / "submission.tar.gz")
+    assert grade["provenance"]["wheelhouse"] == adapter.report["wheelhouse"]
+    assert grade["provenance"]["image_digest"].startswith("sha256:")
+    assert "evidence/eval.json" in grade["evidence"]
+    assert adapter.left() == adapter.left("image") == []
+
+
+def test_a_conftest_at_the_root_is_flagged_and_the_official_score_kept(adapter):
+    _, _, grade = adapter.grade(LINES, submission(adapter.tasks, "root-conftest", LINES))
+    assert "root_file:conftest.py" in grade["tamper"]
+    assert grade["score"] == grade["analysis_score"] == 1.0
+
+
+# ------------------------------------------------------------ against the official evaluator
+
+OFFICIAL = """
+import json, os, sys
+from pathlib import Path
+tasks, instance_id, archive, out = sys.argv[1:]
+from programbench.eval.eval_batch import _evaluate_instance
+from programbench.submission import score_instance
+from programbench.utils.load_data import load_all_instances
+instance = next(one for one in load_all_instances(Path(tasks, "tasks")) if one["instance_id"] == instance_id)
+source = Path(out, "source", instance_id)
+source.mkdir(parents=True)
+(source / "submission.tar.gz").write_bytes(Path(archive).read_bytes())
+places = {"source_dir": source.parent, "target_dir": Path(out)}
+_evaluate_instance(instance_id=instance_id, instance=instance, force=True, **places)
+result = Path(out, instance_id, f"{instance_id}.eval.json")
+print(json.dumps({"score": score_instance(result, instance), "result": json.loads(result.read_text())}))
+"""
+
+
+def officially(adapter, instance: str, archive: Path, out: Path) -> dict:
+    """The official evaluator's own result on the same engine, without the adapter."""
+    pinned = {
+        "PROGRAMBENCH_DOCKER_EXECUTABLE": adapter.engine,
+        "PROGRAMBENCH_DOCKER_ORG": ORG,
+        "PROGRAMBENCH_DOCKER_CPUS": "16",
+        "PROGRAMBENCH_BLOB_DIR": str(adapter.tasks / "blobs"),
+    }
+    command = [sys.executable, "-c", OFFICIAL, adapter.tasks, instance, archive, out]
+    done = subprocess.run(command, env=os.environ | pinned, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def statuses(result: dict) -> dict[str, list[str]]:
+    found = {}
+    for test in result["test_results"]:
+        found.setdefault(f"{test['branch']}/{test['name']}", []).append(test["status"])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("instance", "condition"), [(REPAIRED, "correct"), (REPAIRED, "incorrect"), (LINES, "half-right")]
+)
+def test_the_grade_is_the_official_evaluators_test_by_test(adapter, tmp_path, instance, condition):
+    _, _, grade = adapter.grade(instance, submission(adapter.tasks, condition, instance))
+    official = officially(adapter, instance, adapter.folder / "submission.tar.gz", tmp_path)
+    ours = json.loads((adapter.folder / "grade" / "evidence" / "eval.json").read_text())
+    assert statuses(ours) == statuses(official["result"])
+    assert grade["score"] == grade["analysis_score"] == official["score"]
+    assert ours["executable_hash"] == official["result"]["executable_hash"]
+    # Every check of the grade is an official test that counts.
+    passed = {name for name, found in statuses(official["result"]).items() if found == ["passed"]}
+    assert {check["id"] for check in grade["checks"] if check["verdict"] == "pass"} <= passed
+
+
+# ------------------------------------------------------------ harness faults are no scores
+
+
+def test_an_image_without_plugins_is_never_a_zero_and_with_the_wheelhouse_all_pass(tasks, tmp_path):
+    house = tasks / "runtime" / "evaluator-wheelhouse"
+    correct = submission(tasks, "correct", BARE)
+    bare = Adapter(tmp_path / "bare", tasks, BARE)
+    status, said = bare.calibrate()
+    assert (status, said["error"]["code"]) == (4, "calibration_failed")
+    assert "pytest-rerunfailures cannot be installed" in bare.report["reasons"][0]
+
+    full = Adapter(tmp_path / "full", tasks, BARE, wheelhouse=house)
+    assert full.calibrate()[0] == 0
+    _, _, grade = full.grade(BARE, correct)
+    assert (summary(grade), grade["detail"]["passed"]) == (("pass", True, 1.0, "resolved"), 3)
+
+    # The gate of a calibration with the wheelhouse is not open without it.
+    full.wheelhouse = None
+    archive = pack(full.folder / "submission.tar.gz", correct)
+    status, said = full.run(*full.grading(BARE, archive, "refused"))
+    assert (status, said["error"]["code"]) == (4, "other_calibration")
+    assert "wheelhouse" in said["error"]["message"]
+
+    # Past every gate, the missing plugins are still no score.
+    report = full.report
+    report["wheelhouse"] = None
+    report["tasks"][BARE][0]["detail"]["wheelhouse"] = None
+    (full.folder / "calibration" / "calibration.json").write_text(json.dumps(report))
+    status, said, grade = full.grade(BARE, correct, "void")
+    assert (status, said["error"]["code"]) == (3, "plugins_missing")
+    assert summary(grade) == ("void", False, None, "infra")
+    assert full.left() == full.left("image") == []
+
+
+def test_names_as_the_package_ships_them_are_a_naming_artefact(tasks, tmp_path):
+    shipped = Adapter(tmp_path, tasks, SHIPPED, wheelhouse=tasks / "runtime" / "evaluator-wheelhouse")
+    status, said = shipped.calibrate()
+    assert (status, said["error"]["code"]) == (4, "calibration_failed")
+    record = shipped.report["tasks"][SHIPPED][0]
+    # Officially this reference scores one half.
+    assert (record["reference"]["score"], record["reference"]["scoring_status"]) == (0.5, "naming_artefact")
+    archive = pack(tmp_path / "submission.tar.gz", submission(tasks, "correct", SHIPPED))
+    assert shipped.run(*shipped.grading(SHIPPED, archive, "grade"))[0] == 4
+
+
+def test_a_corrupt_submission_is_a_valid_zero(adapter):
+    status, _, grade = adapter.grade(REPAIRED, b"\x1f\x8b no archive")
+    assert (status, summary(grade)) == (0, ("fail", True, 0.0, "submission_rejected"))
+
+
+def test_a_build_that_ends_its_container_is_a_valid_zero(adapter):
+    files = {"compile.sh": "#!/bin/sh\nkill -KILL -1\nsleep 60\n"}
+    _, _, grade = adapter.grade(REPAIRED, files)
+    assert summary(grade) == ("fail", True, 0.0, "build_failed")
+    assert len(grade["detail"]["compile_runs"]) == 2
+    assert adapter.left() == []
+
+
+def test_what_a_build_changes_in_the_image_is_flagged(adapter):
+    files = submission(adapter.tasks, "correct", REPAIRED)
+    files["compile.sh"] += "\ncp /bin/true /usr/local/bin/bash\necho : >> /etc/profile\n"
+    _, _, grade = adapter.grade(REPAIRED, files)
+    assert {"changed:/usr/local/bin/bash", "changed:/etc/profile"} <= set(grade["tamper"])
+
+
+def test_a_missing_blob_and_a_missing_image_are_infrastructure(adapter, tmp_path):
+    manifest = json.loads(adapter.manifest.read_text())
+    for entry in manifest["tasks"].values():
+        entry["image"], entry["image_digest"] = "localhost/never-built:1", None
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    command = adapter.command("images")
+    command[command.index(str(adapter.manifest))] = str(tmp_path / "manifest.json")
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 3
+    error = json.loads(done.stdout)["error"]
+    assert (error["code"], error["message"].count("localhost/never-built:1: missing")) == ("missing_image", 2)
+
+    command = adapter.command("probe", "--instance-id", REPAIRED, "--output-dir", tmp_path)
+    command[command.index(str(adapter.tasks / "blobs"))] = str(tmp_path / "nothing")
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert "missing" in json.loads(done.stdout)["reasons"][0]
+
+
+def test_bad_usage_is_one_json_object_and_exit_status_2(adapter):
+    for arguments in (["grade"], ["nothing"], ["calibrate", "--output-dir", "x", "--repetitions", "0"]):
+        status, said = adapter.run(*arguments)
+        assert (status, said["ok"], said["error"]["code"]) == (2, False, "bad_usage")
+
+
+def test_a_probe_looks_at_the_first_branch_alone_and_opens_no_gate(adapter, tmp_path):
+    status, said = adapter.run("probe", "--instance-id", LINES, "--output-dir", tmp_path)
+    assert (status, said["status"], said["diagnostic"]) == (0, "passed", True)
+    probe = read_record(tmp_path / "probe.json", "probe")
+    assert len(probe["tasks"][LINES][0]["detail"]["branches"]) == 1
+    archive = pack(tmp_path / "submission.tar.gz", submission(adapter.tasks, "correct", LINES))
+    command = adapter.grading(LINES, archive, "refused")
+    command[command.index("--calibration") + 1] = tmp_path / "probe.json"
+    status, said = adapter.run(*command)
+    assert (status, said["ok"]) == (2, False)
+
+
+# ------------------------------------------------------------ leftovers
+
+
+def start_hanging_grade(adapter) -> subprocess.Popen:
+    """A grade whose build hangs, once its container runs."""
+    archive = pack(adapter.folder / "submission.tar.gz", submission(adapter.tasks, "compile-hang", REPAIRED))
+    command = adapter.command(*adapter.grading(REPAIRED, archive, "killed"))
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_for(adapter.left, 60)
+    return process
+
+
+def test_what_a_killed_grade_left_is_swept_and_what_runs_is_not(adapter):
+    process = start_hanging_grade(adapter)
+    assert adapter.run("sweep") == (0, {"ok": True, "removed": []})
+    assert len(adapter.left()) == 1
+    process.kill()
+    process.wait()
+    assert len(adapter.left()) == 1
+    status, said = adapter.run("sweep")
+    assert status == 0
+    assert [what.split()[0] for what in said["removed"]] == ["container", "folder"]
+    assert adapter.left() == adapter.left("image") == []
+
+
+def test_a_grade_that_is_asked_to_end_cleans_up(adapter):
+    process = start_hanging_grade(adapter)
+    process.send_signal(signal.SIGTERM)
+    started = time.time()
+    assert process.wait(60) == 143
+    assert time.time() - started < 30
+    assert adapter.left() == adapter.left("image") == []
+    assert adapter.run("sweep") == (0, {"ok": True, "removed": []})

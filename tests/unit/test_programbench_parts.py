@@ -1,0 +1,457 @@
+"""The parts of ProgramBench's evaluation half that need no engine: package, manifest, archives, owners, output."""
+
+import gzip
+import io
+import json
+import os
+import platform
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from assize.archive import Rejected
+from assize.benchmarks.programbench import engine, manifest, official, replay
+from assize.benchmarks.programbench.court import Court
+from assize.benchmarks.programbench.engine import Engine, Owner
+from assize.benchmarks.programbench.submission import check_archive
+from assize.errors import InfrastructureError, UsageError
+from assize.records import ROOT, read_record
+from assize.study import load_config, resolve
+
+PILOT = ROOT / "config" / "programbench" / "manifest.json"
+
+
+# ------------------------------------------------------------ the official package
+
+
+def test_the_installed_wheel_is_the_pinned_one():
+    found = official.find_official()
+    assert found.source == "wheel"
+    assert found.as_json()["revision"] == official.REVISION
+
+
+def test_a_changed_file_of_the_package_is_refused(monkeypatch):
+    monkeypatch.setitem(official.FILES, "eval/eval.py", "0" * 64)
+    with pytest.raises(UsageError, match=r"eval/eval\.py"):
+        official.find_official()
+
+
+def test_another_release_is_refused(monkeypatch):
+    monkeypatch.setattr(official, "VERSION", "1.2.6")
+    with pytest.raises(UsageError, match=r"1\.2\.5 is installed"):
+        official.find_official()
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A git checkout with the official files, whose revision counts as the pinned one."""
+    root = tmp_path / "ProgramBench"
+    package = official.find_official().package
+    for name in [*official.FILES, "__init__.py"]:
+        target = root / "src" / "programbench" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes((package / name).read_bytes())
+
+    def git(*arguments):
+        command = ["git", "-C", root, "-c", "user.name=x", "-c", "user.email=x@y", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    git("init", "--quiet")
+    git("add", "--all")
+    git("commit", "--quiet", "--message", "x")
+    monkeypatch.setattr(official, "REVISION", git("rev-parse", "HEAD"))
+    return root
+
+
+def test_a_clean_checkout_of_the_pinned_revision_is_taken(checkout):
+    found = official.find_official(str(checkout))
+    assert (found.source, found.package) == ("checkout", checkout / "src" / "programbench")
+
+
+def test_a_dirty_checkout_is_refused(checkout):
+    (checkout / "src" / "programbench" / "extra.py").write_text("")
+    with pytest.raises(UsageError, match="not clean"):
+        official.find_official(str(checkout))
+
+
+def test_another_revision_is_refused(checkout, monkeypatch):
+    monkeypatch.setattr(official, "REVISION", "0" * 40)
+    with pytest.raises(UsageError, match="revision"):
+        official.find_official(str(checkout))
+
+
+def test_a_folder_that_is_no_checkout_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="--programbench-root"):
+        official.find_official(str(tmp_path))
+
+
+def test_upstreams_settings_are_pinned_before_it_is_imported_and_no_token_goes_out():
+    script = """
+import os, sys
+sys.path.insert(0, "scripts")
+os.environ |= {"HF_TOKEN": "secret", "PROGRAMBENCH_HF_REVISION": "main", "PROGRAMBENCH_DOCKER_RUN_TIMEOUT": "1"}
+from assize.benchmarks.programbench import official
+official.open_official(official.find_official(), "podman", 16, None)
+from programbench import constants
+from programbench.utils import blob_store
+print(constants.DOCKER_EXECUTABLE, constants.DOCKER_CPUS, constants.HF_REVISION, constants.DOCKER_RUN_TIMEOUT)
+print(repr(blob_store.BLOB_LOCAL_DIR), "HF_TOKEN" in os.environ)
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [f"podman 16 {official.BLOB_REVISION} 300", "'' False"]
+
+
+def test_importing_the_benchmark_does_not_import_the_package():
+    script = (
+        "import sys; sys.path.insert(0, 'scripts'); import assize.benchmarks.programbench; print(sorted(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in ("'programbench'", "huggingface_hub", "pydantic", "filelock", "jsonschema"):
+        assert name not in done.stdout
+
+
+# ------------------------------------------------------------ the manifest
+
+
+def test_the_pilots_manifest_is_what_the_wheel_gives():
+    frozen = manifest.read_manifest(PILOT)
+    assert frozen == manifest.build(official.find_official().tasks, list(manifest.PILOT), manifest.OFFICIAL_IMAGES)
+    counts = {name: (len(entry["branches"]), entry["scored"]) for name, entry in frozen["tasks"].items()}
+    # The protocol's own numbers.
+    assert counts == {
+        "burntsushi__ripgrep.3b7fd44": (13, 1992),
+        "ninja-build__ninja.cc60300": (13, 1438),
+        "cmatsuoka__figlet.202a0a8": (12, 872),
+        "chmln__sd.87d1ba5": (13, 810),
+        "mfridman__tparse.2416b4b": (10, 425),
+    }
+    assert (
+        frozen["tasks"]["chmln__sd.87d1ba5"]["image"]
+        == "docker.io/programbench/chmln_1776_sd.87d1ba5:task_cleanroom_v6"
+    )
+
+
+def test_every_task_of_the_pilot_opens():
+    frozen, tasks = manifest.read_manifest(PILOT), official.find_official().tasks
+    for name, entry in frozen["tasks"].items():
+        task = manifest.open_task(frozen, tasks, name)
+        assert sum(map(len, task.mask.values())) == entry["scored"]
+        assert task.branches
+
+
+def make_task(root: Path, name="org__tool.abc", ignored=()) -> Path:
+    folder = root / "tasks" / name
+    folder.mkdir(parents=True)
+    (folder / "task.yaml").write_text("language: c\neval_clean_hashes: [abc]\n")
+    branches = {
+        "b1": {"ignored": False, "tests": ["t.x", "t.y"], "ignored_tests": [{"name": "t.y"}]},
+        "b2": {"ignored": True, "tests": ["t.z"], "ignored_tests": []},
+    }
+    (folder / "tests.json").write_text(json.dumps({"branches": branches}))
+    blob = root / "blobs" / name / "tests" / "b1.tar.gz"
+    blob.parent.mkdir(parents=True)
+    blob.write_bytes(b"blob")
+    return folder
+
+
+def test_ignored_branches_and_tests_are_not_in_the_mask(tmp_path):
+    make_task(tmp_path)
+    made = manifest.build(tmp_path / "tasks", ["org__tool.abc"], "localhost/x", tmp_path / "blobs")
+    task = manifest.open_task(made, tmp_path / "tasks", "org__tool.abc")
+    assert task.mask == {"b1": ["t.x"]}
+    assert (task.ignored_tests, task.ignored_branches, task.clean_hashes) == ({"b1/t.y"}, {"b2"}, ["abc"])
+    assert made["tasks"]["org__tool.abc"]["image"] == "localhost/x/org_1776_tool.abc:task_cleanroom_v6"
+    assert set(manifest.check_blobs(task, tmp_path / "blobs")) == {"b1"}
+
+
+def test_changed_files_and_blobs_are_refused(tmp_path):
+    folder = make_task(tmp_path)
+    made = manifest.build(tmp_path / "tasks", ["org__tool.abc"], "localhost/x", tmp_path / "blobs")
+    task = manifest.open_task(made, tmp_path / "tasks", "org__tool.abc")
+    (tmp_path / "blobs" / "org__tool.abc" / "tests" / "b1.tar.gz").write_bytes(b"blub")
+    with pytest.raises(InfrastructureError, match="not the bytes"):
+        manifest.check_blobs(task, tmp_path / "blobs")
+    (tmp_path / "blobs" / "org__tool.abc" / "tests" / "b1.tar.gz").unlink()
+    with pytest.raises(InfrastructureError, match="missing"):
+        manifest.check_blobs(task, tmp_path / "blobs")
+    (folder / "tests.json").write_text((folder / "tests.json").read_text() + " ")
+    with pytest.raises(UsageError, match=r"tests\.json: sha256"):
+        manifest.open_task(made, tmp_path / "tasks", "org__tool.abc")
+    with pytest.raises(UsageError, match="no task other"):
+        manifest.open_task(made, tmp_path / "tasks", "other")
+
+
+# ------------------------------------------------------------ images
+
+
+class Images(Engine):
+    """An engine that knows some images."""
+
+    known: ClassVar[dict] = {}
+
+    def image(self, reference):
+        return self.known.get(reference)
+
+
+def test_one_error_names_every_image_that_is_missing_or_another_one(tmp_path):
+    for name in ("a__a.1", "b__b.2", "c__c.3"):
+        make_task(tmp_path, name)
+    made = manifest.build(tmp_path / "tasks", ["a__a.1", "b__b.2", "c__c.3"], "localhost/x")
+    made["tasks"]["b__b.2"]["image_digest"] = "sha256:" + "1" * 64
+    tasks = [manifest.open_task(made, tmp_path / "tasks", name) for name in made["tasks"]]
+    other = {"id": "sha256:" + "2" * 64, "digest": "sha256:" + "2" * 64, "published": []}
+    podman = Images("podman")
+    Images.known = {tasks[1].image: other, tasks[2].image: other}
+    with pytest.raises(InfrastructureError) as caught:
+        engine.find_images(podman, tasks)
+    assert "2 of 3 images" in caught.value.message
+    assert f"{tasks[0].image}: missing" in caught.value.message
+    assert f"{tasks[1].image}: digest sha256:222" in caught.value.message
+    Images.known = {task.image: other for task in tasks} | {
+        tasks[1].image: other | {"published": ["sha256:" + "1" * 64]}
+    }
+    found = engine.find_images(podman, tasks)
+    assert [image["pinned"] for image in found.values()] == [False, True, False]
+
+
+# ------------------------------------------------------------ a submission's archive
+
+
+def pack(path: Path, *members, data=b"x") -> Path:
+    with tarfile.open(path, "w:gz") as tar:
+        for member in members:
+            if member.isreg():
+                member.size = len(data)
+            tar.addfile(member, io.BytesIO(data) if member.isreg() else None)
+    return path
+
+
+def member(name, kind=tarfile.REGTYPE, link=""):
+    made = tarfile.TarInfo(name)
+    made.type, made.linkname = kind, link
+    return made
+
+
+def test_what_the_official_evaluator_takes_is_taken(tmp_path):
+    members = [
+        member("./", tarfile.DIRTYPE),
+        member("./compile.sh"),
+        member("src/same.c", tarfile.LNKTYPE, "compile.sh"),
+        member("fixture", tarfile.SYMTYPE, "../../../etc/bashrc"),
+    ]
+    names = check_archive(pack(tmp_path / "s.tar.gz", *members))
+    assert [name.removeprefix("./") for name in names] == [".", "compile.sh", "src/same.c", "fixture"]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        member("../out"),
+        member("/etc/passwd"),
+        member("null", tarfile.CHRTYPE),
+        member("pipe", tarfile.FIFOTYPE),
+        member("passwd", tarfile.LNKTYPE, "../../etc/passwd"),
+    ],
+    ids=lambda bad: bad.name,
+)
+def test_what_leaves_its_folder_or_is_no_file_is_rejected(tmp_path, bad):
+    with pytest.raises(Rejected):
+        check_archive(pack(tmp_path / "s.tar.gz", bad))
+
+
+def test_a_corrupt_or_endless_archive_is_rejected(tmp_path):
+    path = pack(tmp_path / "s.tar.gz", member("big"), data=os.urandom(1 << 16))
+    whole = path.read_bytes()
+    for bytes_ in (b"", b"no archive", whole[: len(whole) // 2]):
+        path.write_bytes(bytes_)
+        with pytest.raises(Rejected, match="corrupt"):
+            check_archive(path)
+    huge = tarfile.TarInfo("huge")
+    huge.size = 1 << 40
+    path.write_bytes(gzip.compress(huge.tobuf()))
+    with pytest.raises(Rejected):
+        check_archive(path)
+
+
+def test_submissions_are_a_run_directory_or_a_map(tmp_path):
+    (tmp_path / "run" / "i").mkdir(parents=True)
+    (tmp_path / "run" / "i" / "submission.tar.gz").write_bytes(b"x")
+    (tmp_path / "map.json").write_text('{"i": {"compile.sh": "x"}}')
+    directory, mapped = replay.open_submissions(tmp_path / "run"), replay.open_submissions(tmp_path / "map.json")
+    assert len(replay.digest_of(directory, "i")) == 64
+    assert replay.digest_of(mapped, "i") == {"compile.sh": "x"}
+    assert replay.digest_of(directory, "j") is replay.digest_of(mapped, "j") is None
+    (tmp_path / "map.json").write_text('{"i": 1}')
+    for bad in ("map.json", "nothing"):
+        with pytest.raises(UsageError, match="submissions"):
+            replay.open_submissions(tmp_path / bad)
+
+
+# ------------------------------------------------------------ owners and leftovers
+
+
+def test_an_owner_is_dead_when_its_process_is_another_or_its_boot_is_over():
+    this = Owner.this()
+    assert Owner.parse(this.node, str(this)) == this
+    assert not this.is_dead()
+    assert Owner(this.node, this.boot, this.pid, this.start + 1).is_dead()
+    assert Owner(this.node, "0" * 36, this.pid, this.start).is_dead()
+    # Another node's processes cannot be seen from here.
+    assert not Owner("elsewhere", this.boot, 2**22, 1).is_dead()
+    for text in ("", "a.b.c", "x", "a.1", "a.1.2.3"):
+        assert Owner.parse(platform.node(), text) is None
+
+
+def test_an_owner_is_dead_once_its_process_has_ended():
+    process = subprocess.Popen(["sleep", "60"])
+    owner = Owner(platform.node(), Owner.this().boot, process.pid, engine._start_of(process.pid))
+    assert not owner.is_dead()
+    process.kill()
+    # A zombie is dead too.
+    deadline = time.time() + 10
+    while not owner.is_dead() and time.time() < deadline:
+        time.sleep(0.05)
+    assert owner.is_dead()
+    process.wait()
+    assert owner.is_dead()
+
+
+def test_temporary_files_of_the_dead_are_swept_and_those_of_the_living_are_not(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+    class Nothing(Engine):
+        def call(self, *arguments, **options):
+            return subprocess.CompletedProcess(arguments, 0, stdout="")
+
+    with engine.scratch() as folder:
+        dead = folder.parent / f"{Owner.this().boot}.{2**22}.7"
+        dead.mkdir()
+        (dead / "results.xml").write_text("x")
+        (folder.parent / "something-else").mkdir()
+        removed = engine.sweep(Nothing("podman"))
+        assert removed == [f"folder {dead}"]
+        assert folder.is_dir()
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["something-else"]
+
+
+def test_one_evaluator_at_a_time_in_an_allocation(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    script = """
+import sys
+sys.path.insert(0, "scripts")
+from assize.benchmarks.programbench.engine import one_evaluator
+with one_evaluator():
+    print("active", flush=True)
+    sys.stdin.readline()
+"""
+    command = [sys.executable, "-c", script]
+    pipes = {"cwd": ROOT, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    first = subprocess.Popen(command, **pipes)
+    assert first.stdout.readline() == "active\n"
+    second = subprocess.Popen(command, **pipes)
+    assert "another evaluator is active" in second.stderr.readline()
+    # Killed, it holds nothing.
+    first.kill()
+    assert second.stdout.readline() == "active\n"
+    third = subprocess.Popen(command, env=os.environ | {"SLURM_JOB_ID": "17"}, **pipes)
+    assert third.stdout.readline() == "active\n"
+    for process in (first, second, third):
+        process.kill()
+        process.communicate()
+
+
+# ------------------------------------------------------------ the evaluator's own parts
+
+
+@pytest.fixture
+def evaluator():
+    official.open_official(official.find_official(), "podman", 16, None)
+    from assize.benchmarks.programbench import evaluator
+
+    return evaluator
+
+
+def test_output_is_bounded_and_may_be_any_bytes(evaluator):
+    kept = evaluator.Kept(100)
+    kept.fill(io.BytesIO(b"head" + b"\xff\0" * 10_000 + b"tail"))
+    assert kept.text().startswith("head")
+    assert kept.text().endswith("tail")
+    assert len(kept.text()) < 200
+    assert "bytes left out" in kept.text()
+    returncode, output = evaluator.run_bounded(["sh", "-c", "printf 'a\\377b'; printf err >&2; exit 3"], 10)
+    assert (returncode, output) == (3, "a\ufffdberr")
+    started = time.time()
+    returncode, output = evaluator.run_bounded(["sh", "-c", "echo first; exec sleep 60"], 0.5)
+    assert (returncode, output) == (None, "first\n")
+    assert time.time() - started < 10
+    returncode, output = evaluator.run_bounded(["sh", "-c", "yes | head -c 100000000"], 60)
+    assert returncode == 0
+    assert len(output) <= evaluator.MOST_OUTPUT + 100
+
+
+def test_what_came_out_of_a_container_is_a_regular_file_or_nothing(evaluator, tmp_path):
+    (tmp_path / "file").write_bytes(b"<a>\xff</a>")
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    os.mkfifo(tmp_path / "pipe")
+    assert evaluator.read_bounded(tmp_path / "file", 100) == ("<a>\ufffd</a>", 0)
+    assert evaluator.read_bounded(tmp_path / "file", 3)[1] == 1
+    for name in ("link", "pipe", "nothing", "."):
+        assert evaluator.read_bounded(tmp_path / name, 100) == ("not a regular file", 1)
+
+
+def test_a_changed_folder_is_left_out_where_something_in_it_changed(evaluator):
+    text = "C /etc\nC /etc/resolv.conf\nA /workspace/executable\nC /workspace\nD /usr/bin/pip\nC /usr/bin\nodd line\n"
+    assert evaluator.changed_paths(text) == ["/etc/resolv.conf", "/usr/bin/pip", "/workspace/executable"]
+
+
+def test_only_what_was_in_force_is_claimed():
+    image = {"image": "x", "digest": "sha256:1", "id": "sha256:2", "pinned": False}
+    for mode, limits in (("slurm", None), ("none", None), ("container", {"cpus": 16, "memory_mb": 30720})):
+        court = Court(official.find_official(), Quiet("podman"), {}, Path(), Path(), "s", mode, 16, 30720)
+        assert court.sandbox(image)["engine_limits"] == limits
+        assert court.sandbox(image)["workers"] == 16
+
+
+class Quiet(Engine):
+    def version(self):
+        return "podman 4"
+
+
+# ------------------------------------------------------------ studies
+
+
+@pytest.mark.parametrize("mode", ["slurm", None])
+def test_the_pilots_study_is_complete(mode):
+    path = ROOT / "config" / "studies" / "programbench-pilot.yaml"
+    frozen = resolve(load_config(path), path, mode)
+    section = frozen["benchmarks"]["programbench"]
+    assert section["instances"] == list(read_record(PILOT, "programbench")["tasks"])
+    assert (section["repetitions"], section["terms"]["minimum"], section["alone"]) == (2, 0.9, True)
+    assert section["terms"]["resource_mode"] == "slurm"
+    assert section["terms"]["allocation"] == {"cpus": 16, "memory": "30g"}
+    assert section["terms"]["seconds"] == {"compile": 900, "run_tests": 3600}
+    assert "runtime/fetched/programbench.json" in section["runtime"]
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"manifest": "nothing.json"}, "benchmarks.programbench.manifest"),
+        ({"instances": ["nothing"]}, "benchmarks.programbench.instances"),
+        ({"seconds": {"compile": 0}}, "benchmarks.programbench.seconds.compile"),
+        ({"calibration": {"minimum": 0}}, "benchmarks.programbench.calibration.minimum"),
+        ({"oracle": 1}, "unknown key oracle"),
+    ],
+)
+def test_a_fault_of_a_study_is_named(change, fault):
+    path = ROOT / "config" / "studies" / "programbench-pilot.yaml"
+    config = load_config(path)
+    config["benchmarks"]["programbench"] |= change
+    with pytest.raises(UsageError) as caught:
+        resolve(config, path)
+    assert fault in caught.value.message
