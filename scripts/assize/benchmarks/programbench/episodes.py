@@ -1,5 +1,7 @@
-"""An episode up to its snapshot: a solver works in a container of its own (workspace.py); what was packed before and the
-reference need none."""
+"""An episode up to its snapshot: a solver works in a container of its own (workspace.py).
+
+What was packed before and the reference need none.
+"""
 
 from pathlib import Path
 
@@ -47,7 +49,8 @@ def _container(workspace: Path) -> tuple[Engine, str, str]:
     """(engine, container, image) of a prepared episode."""
     path = workspace / CONTAINER
     if not path.is_file():
-        raise UsageError("workspace_gone", f"{path}: no such file", "delete the episode's folder and rerun the workflow")
+        remedy = "delete the episode's folder and rerun the workflow"
+        raise UsageError("workspace_gone", f"{path}: no such file", remedy)
     note = strict_json(path.read_text())
     return find_engine(note["engine"]), note["container"], note["image"]
 
@@ -78,7 +81,8 @@ def _work(engine: Engine, container: str, condition: dict, instance: str) -> dic
         return {"status": "done"}
     if condition["solver"] == "command":
         timeout = condition.get("timeout_s", DEFAULT_TIMEOUT_S)
-        return {"status": "done", "detail": {"agent": place.run_agent(engine, container, condition["command"], timeout)}}
+        ended = place.run_agent(engine, container, condition["command"], timeout)
+        return {"status": "done", "detail": {"agent": ended}}
     files = open_submissions(condition["submissions"]["programbench"]).get(instance)
     if files is None:
         return {"status": "missing", "reason": f"no submission for {instance}"}
