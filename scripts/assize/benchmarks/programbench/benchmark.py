@@ -110,6 +110,11 @@ class ProgramBench(Benchmark):
         path = None if reference else context.study.episode_folder(episode) / "submission.tar.gz"
         return evaluate(court, task, path, clean, evidence)
 
+    def summary(self, grades: dict) -> dict:
+        from assize.benchmarks.programbench.scores import summary
+
+        return summary(grades)
+
     def add_options(self, parser) -> None:
         from assize.benchmarks.programbench.verbs import add_options
 

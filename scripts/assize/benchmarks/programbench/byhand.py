@@ -9,7 +9,7 @@ from pathlib import Path
 
 from assize import resources
 from assize.adapter import remove_tree, utc, void
-from assize.benchmarks.programbench import calibration, official, workspace
+from assize.benchmarks.programbench import bench, calibration, official, workspace
 from assize.benchmarks.programbench.benchmark import ProgramBench
 from assize.benchmarks.programbench.court import SECONDS, Court, evaluate
 from assize.benchmarks.programbench.engine import ENGINES, find_engine, find_images, sweep
@@ -57,6 +57,10 @@ def parser() -> Parser:
     verb = add("snapshot", snapshot, "freeze the committed main", "--instance-id", "--container", "--output-dir")
     verb.add_argument("--end", action="store_true", help="end the solver first, and remove the container at the end")
     add("grade", grade, "judge one submission", "--instance-id", "--submission", "--calibration", "--output-dir")
+    verb = add(
+        "bench", run_bench, "time a grade beside the official evaluator", "--instance-id", "--submission", "--output"
+    )
+    verb.add_argument("--rounds", type=int, default=3, help="how often each is timed")
     add("images", images, "are the images of all tasks on this node?")
     add("sweep", remove_leftovers, "remove leftovers")
     verb = add("manifest", make_manifest, "freeze tasks of a folder in a manifest", "--output")
@@ -108,6 +112,13 @@ def images(arguments) -> dict:
 
 def _tasks(arguments) -> Path:
     return Path(arguments.tasks) if arguments.tasks else official.find_official(arguments.programbench_root).tasks
+
+
+def run_bench(arguments) -> dict:
+    court = open_court(arguments)
+    if court.wheelhouse is None:
+        raise UsageError("bad_usage", "bench: --evaluator-wheelhouse is needed")
+    return bench.run(arguments, court)
 
 
 def remove_leftovers(arguments) -> dict:
