@@ -12,9 +12,10 @@ import pytest
 import yaml
 from test_slurm import ENVIRONMENT, Account
 
+from assize.benchmarks.programbench.engine import STUDY
 from assize.records import read_record
 from conftest import copy_project, wait_for
-from programbench_support import LINES, REPAIRED, engine_or_skip, tasks
+from programbench_support import LINES, ORG, REPAIRED, SHIPPED, engine_or_skip, tasks
 
 __all__ = ["tasks"]
 
@@ -45,14 +46,19 @@ def grades_of(results: Path) -> dict[tuple[str, str], dict]:
     return {(grade["episode"]["condition"], grade["episode"]["instance"]): grade for grade in found}
 
 
-def test_every_condition_of_the_local_study_ends_in_its_status(project, tasks):
-    engine = engine_or_skip()
-    local = project.root / ".programbench-local"
-    shutil.copytree(tasks, local)
-    made = ["--engine", engine, "--tasks", local / "tasks", "--blobs", local / "blobs", "manifest", "--pin-images"]
-    project.script(
-        "programbench_adapter.py", *made, "--images", "localhost/programbench", "--output", local / "manifest.json"
-    )
+@pytest.fixture
+def local(project, tasks):
+    """A checkout in which `make setup-programbench-local` has run."""
+    folder = project.root / ".programbench-local"
+    shutil.copytree(tasks, folder)
+    made = ["--engine", engine_or_skip(), "--tasks", folder / "tasks", "--blobs", folder / "blobs", "manifest"]
+    made += ["--pin-images", "--images", ORG, "--output", folder / "manifest.json"]
+    project.script("programbench_adapter.py", *made)
+    return project
+
+
+def test_every_condition_of_the_local_study_ends_in_its_status(local):
+    project = local
     project.snakemake("--configfile", "config/studies/programbench-local.yaml")
     results = project.root / "results" / "programbench-local"
     grades = grades_of(results)
@@ -72,18 +78,41 @@ def test_every_condition_of_the_local_study_ends_in_its_status(project, tasks):
     assert counts["compile-hang"] == (0, 2, 0)
     assert counts["root-pyproject"] == (0, 0, 2)
     assert {row["condition"]: row["indictments"] for row in census["conditions"] if row["indictments"]} == {}
-    assert leftovers([engine], "programbench-local") == []
+    assert leftovers("programbench-local") == []
     # A second run has nothing to do.
     assert project.jobs("--configfile", "config/studies/programbench-local.yaml") == {}
 
 
-def leftovers(engine: list[str], study: str) -> list[str]:
+def leftovers(study: str) -> list[str]:
     """Containers and images that carry the study's label."""
-    mine = ["--filter", f"label=assize.study={study}"]
+    mine = ["--filter", f"label={STUDY}={study}"]
     found = []
     for listing in (["ps", "--all", "--quiet"], ["images", "--quiet"]):
-        found += subprocess.run([*engine, *listing, *mine], capture_output=True, text=True, check=True).stdout.split()
+        command = [engine_or_skip(), *listing, *mine]
+        found += subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     return found
+
+
+def test_one_reference_that_fails_closes_the_gate_for_all_after_all_were_calibrated(local):
+    config = yaml.safe_load((local.root / "config/studies/programbench-local.yaml").read_text())
+    config["benchmarks"]["programbench"] |= {"instances": [REPAIRED, SHIPPED], "calibration": {"repetitions": 1}}
+    config["conditions"] = {"correct": config["conditions"]["correct"]}
+    (local.root / "study.yaml").write_text(yaml.safe_dump(config))
+    local.snakemake("--configfile", "study.yaml")
+    results = local.root / "results" / "programbench-local"
+    passed = {
+        name: read_record(results / f"calibration/programbench/{name}/1.json", "calibration")["passed"]
+        for name in (REPAIRED, SHIPPED)
+    }
+    assert passed == {REPAIRED: True, SHIPPED: False}
+    for name in (REPAIRED, SHIPPED):
+        gate = read_record(results / f"admission/programbench/{name}.json", "admission")
+        assert gate["status"] == "barred"
+        assert "naming_artefact" in gate["reasons"][0]
+        prepared = read_record(results / f"episodes/programbench/correct/{name}/1/prepared.json", "prepared")
+        assert (prepared["status"], prepared["task"]) == ("void", {})
+    assert {grade["scoring_status"] for grade in grades_of(results).values()} == {"barred"}
+    assert leftovers("programbench-local") == []
 
 
 # ------------------------------------------------------------ as an ordinary user, on Slurm
