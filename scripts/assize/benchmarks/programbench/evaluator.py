@@ -94,6 +94,8 @@ class EvaluatorContainer(ContainerEnvironment):
         engine = self.settings.engine
         state = engine.call("inspect", "--format", "{{.State.Running}}", self.container_id, check=False)
         if state.stdout.strip() != "true":
+            # What upstream still tries in it, to clean up, fails as it may.
+            self.torn_down = True
             raise ContainerGone("container_gone", f"the container ended under a command: {output.strip()[-300:]}")
         if engine.call("exec", self.container_id, "true", check=False).returncode == 125:
             raise InfrastructureError("engine_failed", f"{engine.name} exec: {output.strip()[-300:]}")
