@@ -201,6 +201,11 @@ def test_changed_files_and_blobs_are_refused(tmp_path):
     (folder / "tests.json").write_text((folder / "tests.json").read_text() + " ")
     with pytest.raises(UsageError, match=r"tests\.json: sha256"):
         manifest.open_task(made, tmp_path / "tasks", "org__tool.abc")
+    # Whichever task is asked for.
+    make_task(tmp_path, "org__more.1")
+    both = made["tasks"] | manifest.build(tmp_path / "tasks", ["org__more.1"], "localhost/x")["tasks"]
+    with pytest.raises(UsageError, match=r"org__tool.*tests\.json: sha256"):
+        manifest.open_task(made | {"tasks": both}, tmp_path / "tasks", "org__more.1")
     with pytest.raises(UsageError, match="no task other"):
         manifest.open_task(made, tmp_path / "tasks", "other")
 

@@ -80,6 +80,7 @@ class Court:
             "isolated": True,
             "engine": self.engine.name,
             "engine_version": self.engine.version(),
+            "resource_mode": self.resource_mode,
             "engine_limits": self.engine_limits,
             "network": "none",
             "workers": self.cpus,

@@ -5,6 +5,7 @@ What was packed before and the reference need none.
 
 from pathlib import Path
 
+from assize import resources
 from assize.archive import Rejected
 from assize.benchmarks.programbench import workspace as place
 from assize.benchmarks.programbench.engine import Engine, find_engine
@@ -34,7 +35,13 @@ def prepare(context, court, episode, workspace: Path) -> dict:
     condition = context.study.frozen["conditions"][episode.condition]
     task = court.task(episode.instance)
     image = court.image(task)
-    contract = place.contract(episode.instance) | {"image": image["image"], "image_digest": image["digest"]}
+    contract = place.contract(episode.instance) | {
+        "image": image["image"],
+        "image_digest": image["digest"],
+        "resource_mode": court.resource_mode,
+        "engine_limits": court.engine_limits,
+        "slurm": resources.slurm_allocation(),
+    }
     if condition["solver"] == "reference" or archived(condition, episode.instance):
         return {"task": contract | {"container": None}}
     lifetime = condition.get("timeout_s", DEFAULT_TIMEOUT_S) + MARGIN_S
