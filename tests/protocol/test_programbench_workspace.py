@@ -325,6 +325,16 @@ def test_a_container_that_is_gone_is_an_infrastructure_failure(engine, container
         workspace.snapshot(engine, container, image)
 
 
+def test_a_snapshot_that_the_engine_failed_can_be_taken_again(engine, agent, container, image, place):
+    agent(f"echo 1 >a; {PUSH}")
+    with pytest.raises(InfrastructureError):
+        workspace.snapshot(engine, container, "localhost/assize-never-built:1")
+    assert left(engine, place) == [container]
+    body, archive = workspace.snapshot(engine, container, image)
+    assert (body["status"], contents(archive)) == ("frozen", {"a": b"1\n"})
+    assert left(engine, place) == []
+
+
 def test_an_image_that_is_missing_is_never_pulled(engine, place):
     with pytest.raises(InfrastructureError) as caught:
         workspace.prepare(engine, "localhost/assize-never-built:1", place, 600)
@@ -453,7 +463,7 @@ from assize.benchmarks.programbench.engine import Engine
 engine, place = Engine("podman"), workspace.Place("test-rootless", sys.argv[2])
 image = engine.image(sys.argv[1])["id"]
 container = workspace.prepare(engine, image, place, 600)
-attempt = "id -un; cat /reference/executable || touch /reference/x || echo closed"
+attempt = "id -un; (cat /reference/executable || touch /reference/x) 2>/dev/null || echo closed"
 look = workspace.run_agent(engine, container, attempt, 60)
 workspace.commit_files(engine, container, {"compile.sh": "exit 1"})
 body, archive = workspace.snapshot(engine, container, image)

@@ -49,35 +49,39 @@ IDENTITY = " ".join(
     for who in ("AUTHOR", "COMMITTER")
 )
 
+# Scripts keep to what every image has: bash, git before --initial-branch, and tools without long options.
 MOVE_AWAY = """set -eu
 cd /
 [ -d /workspace ] && [ ! -e /reference ]
 mv /workspace /reference
-chown --recursive --no-dereference root:root /reference
-chmod --recursive a-w,u-s,g-s /reference
-install --directory --owner=agent --group="$(id --group --name agent)" /workspace
+chown -hR 0:0 /reference
+chmod -R a-w,u-s,g-s /reference
+mkdir /workspace
+chown "$(id -u agent):$(id -g agent)" /workspace
 """
 
 LAY_OUT = f"""set -eu
 cd /workspace
-mkdir --parents {AGENTS}
-git init --quiet --bare --initial-branch={MAIN} {SHARED}
-git init --quiet --initial-branch={MAIN} {SOLUTION}
+mkdir -p {AGENTS}
+git init -q --bare {SHARED}
+git init -q {SOLUTION}
+for place in {SHARED} {SOLUTION}; do git -C "$place" symbolic-ref HEAD refs/heads/{MAIN}; done
 git -C {SOLUTION} remote add origin {SHARED}
-env {IDENTITY} git -C {SOLUTION} commit --quiet --allow-empty --message=seed
-git -C {SOLUTION} push --quiet --set-upstream origin {MAIN}
-for name; do git clone --quiet {SHARED} {AGENTS}/"$name"; done
+env {IDENTITY} git -C {SOLUTION} commit -q --allow-empty -m seed
+git -C {SOLUTION} push -q --set-upstream origin {MAIN}
+for name; do git clone -q {SHARED} {AGENTS}/"$name"; done
 for place in {SOLUTION} {AGENTS}/*; do
   git -C "$place" config user.name {USER}
   git -C "$place" config user.email {USER}@localhost
 done
 """
 
-# What is looked at from inside, as the agent, before anyone works there: one line each.
-LOOK = """id --user --name
-ls /sys/class/net | tr '\\n' ' '; echo
+# What is looked at from inside, as the agent, before anyone works there: one line each. Routes and not devices are
+# counted: some kernels put idle tunnels into every network namespace.
+LOOK = """id -un
+{ tail -n +2 /proc/net/route; grep -v ' lo$' /proc/net/ipv6_route; } 2>/dev/null | wc -l
 touch /reference/probe 2>/dev/null || [ -w /reference ] || [ -w /reference/executable ] && echo yes || echo no
-stat --format='%U %F' /reference/executable
+stat -c '%U %F' /reference/executable
 groups=/sys/fs/cgroup
 cat $groups/memory.max $groups/memory/memory.limit_in_bytes 2>/dev/null | head -n 1 | grep . || echo none
 cat $groups/cpu.max 2>/dev/null || echo $(cat $groups/cpu/cpu.cfs_quota_us $groups/cpu/cpu.cfs_period_us 2>/dev/null)
@@ -86,10 +90,10 @@ cat $groups/cpu.max 2>/dev/null || echo $(cat $groups/cpu/cpu.cfs_quota_us $grou
 # Files come in byte by byte, whatever attributes they bring along.
 COMMIT = f"""set -eu
 echo '* -text -eol -ident -filter -working-tree-encoding' >.git/info/attributes
-tar --extract --file=-
-git add --all --force
-env {IDENTITY} git commit --quiet --allow-empty --message=submission
-git push --quiet origin HEAD:{MAIN}
+tar -xf -
+git add -A -f
+env {IDENTITY} git commit -q --allow-empty -m submission
+git push -q origin HEAD:{MAIN}
 """
 
 # Zombies, the container's first process and this shell are no survivors.
@@ -190,10 +194,10 @@ def _check(engine: Engine, container: str, image: str, engine_limits: dict | Non
 
     facts = json.loads(engine.call("inspect", container).stdout)[0]
     own = json.loads(engine.call("image", "inspect", image).stdout)[0]["Config"].get("Env") or []
-    user, networks, writable, executable, memory, cpu = _script(engine, container, LOOK).splitlines()
+    user, routes, writable, executable, memory, cpu = _script(engine, container, LOOK).splitlines()
     faults = outside_faults(facts, own)
-    if (user, networks.split(), writable) != (USER, ["lo"], "no"):
-        faults.append(f"inside: user {user}, networks {networks.strip()}, /reference writable: {writable}")
+    if (user, routes.strip(), writable) != (USER, "0", "no"):
+        faults.append(f"inside: user {user}, {routes.strip()} routes, /reference writable: {writable}")
     if executable != "root regular file":
         faults.append(f"/reference/executable is {executable}: a regular file of root's is the specification")
     if faults:
@@ -477,7 +481,7 @@ def _reader(engine: Engine, container: str, image: str):
 
 def _freeze(engine: Engine, reader: str, repository: gittree.Repository, bounds: Bounds) -> bytes:
     inside = ["exec", "--interactive", "--user", USER, "--workdir", "/tmp", reader]
-    _stream(engine, [*inside, "bash", "-c", "mkdir repository && tar --extract --directory=repository"], repository.tar)
+    _stream(engine, [*inside, "bash", "-c", "mkdir repository && tar -xf - -C repository"], repository.tar)
     git = [engine.name, *inside, "git", "--git-dir=/tmp/repository", "cat-file", "--batch"]
     with (
         subprocess.Popen(git, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process,
