@@ -311,17 +311,20 @@ def test_a_probe_looks_at_the_first_branch_alone_and_opens_no_gate(adapter, tmp_
 # ------------------------------------------------------------ leftovers
 
 
-def start_hanging_grade(adapter) -> subprocess.Popen:
-    """A grade whose build hangs, once its container runs."""
-    archive = pack(adapter.folder / "submission.tar.gz", submission(adapter.tasks, "compile-hang", REPAIRED))
+def start_hanging_grade(adapter, condition="compile-hang") -> subprocess.Popen:
+    """A grade whose build, or whose tests, hang; once its container runs."""
+    archive = pack(adapter.folder / "submission.tar.gz", submission(adapter.tasks, condition, REPAIRED))
     command = adapter.command(*adapter.grading(REPAIRED, archive, "killed"))
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_for(adapter.left, 60)
+    wait_for(lambda: adapter.left() if condition == "compile-hang" else adapter.left("image") and adapter.left())
     return process
 
 
-def test_what_a_killed_grade_left_is_swept_and_what_runs_is_not(adapter):
-    process = start_hanging_grade(adapter)
+@pytest.mark.parametrize(
+    ("condition", "left"), [("compile-hang", ["container"]), ("hanging-test", ["container", "image"])]
+)
+def test_what_a_killed_grade_left_is_swept_and_what_runs_is_not(adapter, condition, left):
+    process = start_hanging_grade(adapter, condition)
     assert adapter.run("sweep") == (0, {"ok": True, "removed": []})
     assert len(adapter.left()) == 1
     process.kill()
@@ -329,7 +332,7 @@ def test_what_a_killed_grade_left_is_swept_and_what_runs_is_not(adapter):
     assert len(adapter.left()) == 1
     status, said = adapter.run("sweep")
     assert status == 0
-    assert [what.split()[0] for what in said["removed"]] == ["container", "folder"]
+    assert [what.split()[0] for what in said["removed"]] == [*left, "folder"]
     assert adapter.left() == adapter.left("image") == []
 
 

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -71,6 +72,24 @@ def checkout(tmp_path, monkeypatch):
 def test_a_clean_checkout_of_the_pinned_revision_is_taken(checkout):
     found = official.find_official(str(checkout))
     assert (found.source, found.package) == ("checkout", checkout / "src" / "programbench")
+
+
+def test_what_is_imported_is_the_checkouts(checkout):
+    package = official.find_official().package
+    shutil.copytree(
+        package, checkout / "src" / "programbench", dirs_exist_ok=True, ignore=shutil.ignore_patterns("data")
+    )
+    script = f"""
+import sys
+sys.path.insert(0, "scripts")
+from assize.benchmarks.programbench import official
+package = official.Official(official.Path({str(checkout / "src" / "programbench")!r}), "checkout")
+official.open_official(package, "podman", 16, None)
+from assize.benchmarks.programbench import evaluator
+print(evaluator.upstream.__file__)
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(checkout / "src" / "programbench" / "eval" / "eval.py")
 
 
 def test_a_dirty_checkout_is_refused(checkout):

@@ -3,6 +3,7 @@
 import pytest
 
 from assize.benchmarks.programbench import calibration
+from assize.benchmarks.programbench.scores import summary
 from assize.benchmarks.programbench.verdicts import Observed, Run, judge, root_files, signature, survey, tamper_flags
 from assize.errors import GateClosed
 
@@ -268,3 +269,16 @@ def test_the_gate_opens_for_what_was_calibrated_and_for_nothing_else():
 def test_a_calibration_of_something_else_opens_no_gate(key):
     with pytest.raises(GateClosed, match=key):
         calibration.require([IDENTITY | {"clean": ["a"]}], IDENTITY | {key: "other"})
+
+
+def test_a_conditions_mean_is_over_what_was_scored_and_over_what_was_planned():
+    grades = {
+        "a": {"valid": True, "analysis_score": 1.0},
+        "b": {"valid": True, "analysis_score": 0.96},
+        "c": {"valid": False, "analysis_score": None},
+        "d": None,
+    }
+    assert summary(grades) == {
+        "score": {"mean_score": 0.98, "mean_score_over_planned": 0.49, "near_resolved": [2, 4]},
+    }
+    assert summary({"a": None})["score"]["mean_score"] is None

@@ -60,6 +60,8 @@ class ProgramBench(Benchmark):
     def work_digests(self, condition: dict, instances: list[str]) -> dict[str, str]:
         from assize.benchmarks.programbench.replay import digest_of, open_submissions
 
+        if condition.get("network"):
+            raise UsageError("bad_config", "network: a solver of ProgramBench has none")
         solver = {key: value for key, value in condition.items() if key not in ("benchmarks", "submissions")}
         if condition["solver"] != "replay":
             return {instance: digest(solver) for instance in instances}
@@ -107,6 +109,11 @@ class ProgramBench(Benchmark):
         reference = context.study.frozen["conditions"][episode.condition]["solver"] == "reference"
         path = None if reference else context.study.episode_folder(episode) / "submission.tar.gz"
         return evaluate(court, task, path, clean, evidence)
+
+    def summary(self, grades: dict) -> dict:
+        from assize.benchmarks.programbench.scores import summary
+
+        return summary(grades)
 
     def add_options(self, parser) -> None:
         from assize.benchmarks.programbench.verbs import add_options

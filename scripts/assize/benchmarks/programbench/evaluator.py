@@ -21,7 +21,6 @@ from assize.benchmarks.programbench.engine import Engine
 from assize.benchmarks.programbench.verdicts import HARNESS_WORDS, Observed, Run, root_files
 from assize.errors import InfrastructureError
 
-WHEELHOUSE = "/opt/assize-wheelhouse"
 REFERENCE = "/opt/assize-reference-executable"
 REFERENCE_BUILD = f"#!/bin/sh\nmv {REFERENCE} ./executable\n"
 # Bytes of stdout, and of stderr, that are kept of a command: half from its start, half from its end.
@@ -63,6 +62,9 @@ class EvaluatorContainer(ContainerEnvironment):
         self.torn_down = False
         self._name = f"assize-{uuid.uuid4().hex[:16]}"
         options = ["--init", "--name", self._name, "--pull", "never", "--network", "none", "--workdir", cwd]
+        if settings.engine.name == "podman":
+            # It would hand on this host's proxy settings, and with them their passwords.
+            options.append("--http-proxy=false")
         if settings.engine_limits:
             limits = settings.engine_limits
             options += ["--cpus", str(limits["cpus"]), "--memory", f"{limits['memory_mb']}m"]
@@ -181,6 +183,8 @@ class CourtEvaluator(upstream.Evaluator):
         super().__init__(docker_cpus=settings.workers, **options)
         self.settings, self.reference = settings, reference
         self.reference_sha256: str | None = None
+        # A name that the candidate could not have taken before.
+        self.wheelhouse = f"/opt/assize-wheelhouse-{uuid.uuid4().hex[:12]}"
         self.observed = Observed()
 
     def _new_env(self, image: str, *, serial_pytest: bool = False) -> EvaluatorContainer:
@@ -195,8 +199,8 @@ class CourtEvaluator(upstream.Evaluator):
             # A branch that installs something finds the wheelhouse, and nothing else.
             env |= {
                 "PIP_NO_INDEX": "1",
-                "PIP_FIND_LINKS": WHEELHOUSE,
-                "PIP_CONSTRAINT": f"{WHEELHOUSE}/constraints.txt",
+                "PIP_FIND_LINKS": self.wheelhouse,
+                "PIP_CONSTRAINT": f"{self.wheelhouse}/constraints.txt",
                 "PIP_BREAK_SYSTEM_PACKAGES": "1",
                 "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             }
@@ -266,12 +270,11 @@ class CourtEvaluator(upstream.Evaluator):
         inside = [path.removeprefix(workspace) for path in changed if path.startswith(workspace)]
         self.observed.root_files = sorted({*self.observed.root_files, *root_files(inside)})
         if self.settings.wheelhouse:
-            self._step(f"rm -rf {WHEELHOUSE}", env, log_buf, "clear_wheelhouse")
-            env.copy_in(self.settings.wheelhouse, WHEELHOUSE)
+            env.copy_in(self.settings.wheelhouse, self.wheelhouse)
             install = "PIP_BREAK_SYSTEM_PACKAGES=1 PIP_ROOT_USER_ACTION=ignore pip3 install --quiet --no-index"
             self._step(
-                f"cd / && {install} --disable-pip-version-check --no-cache-dir --find-links {WHEELHOUSE}"
-                f" --require-hashes --requirement {WHEELHOUSE}/requirements.txt",
+                f"cd / && {install} --disable-pip-version-check --no-cache-dir --find-links {self.wheelhouse}"
+                f" --require-hashes --requirement {self.wheelhouse}/requirements.txt",
                 env,
                 log_buf,
                 "install_wheelhouse",

@@ -171,7 +171,8 @@ def judge(
         },
     }
     if result["error_code"]:
-        return body | {"checks": []} | _stopped(result, observed)
+        # Without any test, that all of them are missing says nothing.
+        return body | {"checks": [], "flags": []} | _stopped(result, observed)
     lost, broken = {}, {}
     for branch, errors in result["test_branch_errors"].items():
         if branch not in mask:
