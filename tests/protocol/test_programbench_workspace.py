@@ -319,6 +319,21 @@ def test_an_agent_that_runs_out_of_time_is_ended_and_what_it_had_pushed_counts(e
     assert (body["status"], files) == ("frozen", {"a": b"1\n"})
 
 
+def test_an_agent_that_is_started_too_late_is_no_candidates_failure(engine, image, place):
+    container = workspace.prepare(engine, image, place, 60)
+    try:
+        with pytest.raises(InfrastructureError, match="s left, 100 s are needed"):
+            workspace.run_agent(engine, container, "true", 100)
+        assert workspace.run_agent(engine, container, "true", 30)["exit"] == 0
+        workspace.kill(engine, container)
+        with pytest.raises(InfrastructureError, match="has ended"):
+            workspace.run_agent(engine, container, "true", 1)
+        with pytest.raises(InfrastructureError):
+            workspace.commit_files(engine, container, {"compile.sh": ""})
+    finally:
+        workspace.sweep(engine, place)
+
+
 def test_a_container_that_is_gone_is_an_infrastructure_failure(engine, container, image):
     workspace.remove(engine, container)
     with pytest.raises(InfrastructureError, match="has no container"):
@@ -379,6 +394,19 @@ def test_a_second_prepare_of_the_episode_replaces_the_first_and_leaves_its_neigh
     finally:
         workspace.sweep(engine, place)
         workspace.sweep(engine, neighbour)
+
+
+def test_the_same_study_run_from_another_folder_is_left_alone(engine, image, place, tmp_path, monkeypatch):
+    first = workspace.prepare(engine, image, place, 600)
+    try:
+        with monkeypatch.context() as elsewhere:
+            elsewhere.chdir(tmp_path)
+            second = workspace.prepare(engine, image, place, 600)
+            assert set(left(engine, place)) == {first, second}
+            workspace.sweep(engine, place)
+        assert left(engine, place) == [first]
+    finally:
+        workspace.sweep(engine, place)
 
 
 KILLED = """

@@ -31,6 +31,8 @@ from assize.errors import InfrastructureError
 
 WORKSPACE = "programbench-workspace"
 EPISODE, ROLE, DEADLINE, JOB = "assize.episode", "assize.role", "assize.deadline", "assize.job"
+# Where the study runs: a copy of it elsewhere has episodes of the same names.
+ROOT = "assize.root"
 
 USER = "agent"
 SOLUTION = "/workspace/solution"
@@ -125,6 +127,7 @@ class Place:
             NODE: platform.node(),
             DEADLINE: str(int(deadline)),
             JOB: job,
+            ROOT: os.getcwd(),
         }
 
 
@@ -296,10 +299,11 @@ def run_agent(engine: Engine, container: str, command: str, timeout_s: float, ag
 
     Raises
     ------
-    InfrastructureError : the engine could not run it.
+    InfrastructureError : the engine could not run it, or the container would end before the agent's time (or has).
     """
     from assize.sandbox.supervise import BoundedOutput
 
+    _require_time(engine, container, timeout_s)
     arguments = [
         engine.name,
         "exec",
@@ -334,6 +338,16 @@ def run_agent(engine: Engine, container: str, command: str, timeout_s: float, ag
         "output_bytes": output.total,
         "output_tail": output.value()[-2000:].decode("utf-8", "replace"),
     }
+
+
+def _require_time(engine: Engine, container: str, seconds: float) -> None:
+    """InfrastructureError unless the container runs and has so many seconds left: a late start is no agent's failure."""
+    facts = json.loads(engine.call("inspect", container).stdout)[0]
+    left = int(facts["Config"]["Labels"][DEADLINE]) - time.time()
+    if not facts["State"]["Running"] or left < seconds:
+        state = f"has {left:.0f} s left, {seconds:.0f} s are needed" if facts["State"]["Running"] else "has ended"
+        message = f"the workspace's container {container[:19]} {state}"
+        raise InfrastructureError("workspace_expired", message, "prepare the episode again")
 
 
 def _drain(process: subprocess.Popen, output, deadline: float) -> bool:
@@ -470,7 +484,7 @@ def _reader(engine: Engine, container: str, image: str):
     command = ["run", "--detach", "--init", "--pull", "never", "--network", "none", "--user", USER, "--workdir", "/tmp"]
     command += ["--security-opt", "no-new-privileges", "--entrypoint", ""]
     labels = facts | {ROLE: "reader", DEADLINE: str(int(time.time() + 4 * GIT_S))}
-    for key in (STUDY, EPISODE, ROLE, KIND, NODE, DEADLINE, JOB):
+    for key in (STUDY, EPISODE, ROLE, KIND, NODE, DEADLINE, JOB, ROOT):
         command += ["--label", f"{key}={labels.get(key, '')}"]
     reader = engine.call(*command, image, "sleep", str(int(4 * GIT_S))).stdout.strip().splitlines()[-1]
     try:
@@ -534,7 +548,8 @@ def sweep(engine: Engine, place: Place | None = None) -> list[str]:
         if done.returncode:
             continue
         labels = json.loads(done.stdout)
-        same = place is not None and (labels.get(STUDY), labels.get(EPISODE)) == (place.study, place.episode)
+        whose = (labels.get(STUDY), labels.get(EPISODE), labels.get(ROOT))
+        same = place is not None and whose == (place.study, place.episode, os.getcwd())
         if labels.get(NODE) == platform.node() and (same or is_abandoned(labels, time.time(), job_ended)):
             remove(engine, container)
             removed.append(container)
