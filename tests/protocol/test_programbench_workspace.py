@@ -454,6 +454,25 @@ def test_a_workspace_is_abandoned_past_its_deadline_or_when_its_job_has_ended(mo
     assert workspace.is_abandoned({"assize.deadline": "150", "assize.job": "7"}, 100, lambda job: True) is False
 
 
+@pytest.mark.parametrize(
+    ("squeue", "ended"),
+    [
+        ("echo COMPLETED", True),
+        ("echo RUNNING", False),
+        ("echo COMPLETING", False),
+        ("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", True),
+        ("echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1", False),
+        (None, False),
+    ],
+)
+def test_a_job_has_ended_only_where_slurm_says_so(tmp_path, monkeypatch, squeue, ended):
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin" if squeue else str(tmp_path))
+    if squeue:
+        (tmp_path / "squeue").write_text(f"#!/bin/sh\n{squeue}\n")
+        (tmp_path / "squeue").chmod(0o755)
+    assert workspace.job_ended("7") is ended
+
+
 @pytest.fixture
 def ordinary(engine, tasks, tmp_path_factory):
     """What the cluster's ordinary user gets from a Python program, with the image in that user's own store."""

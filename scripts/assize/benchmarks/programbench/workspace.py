@@ -341,7 +341,7 @@ def run_agent(engine: Engine, container: str, command: str, timeout_s: float, ag
 
 
 def _require_time(engine: Engine, container: str, seconds: float) -> None:
-    """InfrastructureError unless the container runs and has so many seconds left: a late start is no agent's failure."""
+    """InfrastructureError unless the container runs and has the seconds left: a late start is no agent's failure."""
     facts = json.loads(engine.call("inspect", container).stdout)[0]
     left = int(facts["Config"]["Labels"][DEADLINE]) - time.time()
     if not facts["State"]["Running"] or left < seconds:
