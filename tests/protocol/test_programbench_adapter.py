@@ -267,9 +267,17 @@ def test_a_build_that_ends_its_container_is_a_valid_zero(adapter):
 
 def test_what_a_build_changes_in_the_image_is_flagged(adapter):
     files = submission(adapter.tasks, "correct", REPAIRED)
-    files["compile.sh"] += "\ncp /bin/true /usr/local/bin/bash\necho : >> /etc/profile\n"
+    files["compile.sh"] += "\ncp /bin/true /usr/local/bin/unzip\necho : >> /etc/profile\n"
+    files["compile.sh"] += (
+        "mkdir -p /root/.config/pip; printf '[install]\\ntarget = /x\\n' >/root/.config/pip/pip.conf\n"
+    )
+    files["compile.sh"] += "setsid sh -c 'while :; do sleep 1; done' >/dev/null 2>&1 &\n"
     _, _, grade = adapter.grade(REPAIRED, files)
-    assert {"changed:/usr/local/bin/bash", "changed:/etc/profile"} <= set(grade["tamper"])
+    changed = {f"changed:{path}" for path in ("/usr/local/bin/unzip", "/etc/profile", "/root/.config/pip/pip.conf")}
+    assert changed < set(grade["tamper"])
+    assert any(flag.startswith("survivors:") for flag in grade["tamper"])
+    # The plugins are there all the same, and the score is the official one.
+    assert summary(grade) == ("pass", True, 1.0, "resolved")
 
 
 def test_a_missing_blob_and_a_missing_image_are_infrastructure(adapter, tmp_path):

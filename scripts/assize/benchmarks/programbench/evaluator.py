@@ -94,6 +94,8 @@ class EvaluatorContainer(ContainerEnvironment):
         engine = self.settings.engine
         state = engine.call("inspect", "--format", "{{.State.Running}}", self.container_id, check=False)
         if state.stdout.strip() != "true":
+            # What upstream still tries in it, to clean up, fails as it may.
+            self.torn_down = True
             raise ContainerGone("container_gone", f"the container ended under a command: {output.strip()[-300:]}")
         if engine.call("exec", self.container_id, "true", check=False).returncode == 125:
             raise InfrastructureError("engine_failed", f"{engine.name} exec: {output.strip()[-300:]}")
@@ -205,7 +207,11 @@ class CourtEvaluator(upstream.Evaluator):
                 "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             }
         env = EvaluatorContainer(image=image, cwd=upstream.WORKSPACE_DIR, settings=self.settings, env=env)
-        self._check_limits(env)
+        try:
+            self._check_limits(env)
+        except BaseException:
+            env.cleanup()
+            raise
         return env
 
     def _check_limits(self, env: EvaluatorContainer) -> None:
@@ -262,7 +268,10 @@ class CourtEvaluator(upstream.Evaluator):
         return done
 
     def _after_compile(self, env: EvaluatorContainer, log_buf: list) -> None:
-        """Before pip runs: what the build changed, by the engine's word. Then the wheelhouse, into this container."""
+        """Before pip runs: end what the build left running, and see what it changed, by the engine's word. Then the
+        wheelhouse, into this container."""
+        done = self._step(END_SURVIVORS, env, log_buf, "end_survivors")
+        self.observed.survivors = int((re.findall(r"survivors (\d+)", done["output"]) or [0])[-1])
         own = (self._stashed_executable, REFERENCE, "/etc/resolv.conf")
         changed = [path for path in env.changes() if path not in own]
         workspace = f"{upstream.WORKSPACE_DIR}/"
@@ -271,10 +280,11 @@ class CourtEvaluator(upstream.Evaluator):
         self.observed.root_files = sorted({*self.observed.root_files, *root_files(inside)})
         if self.settings.wheelhouse:
             env.copy_in(self.settings.wheelhouse, self.wheelhouse)
-            install = "PIP_BREAK_SYSTEM_PACKAGES=1 PIP_ROOT_USER_ACTION=ignore pip3 install --quiet --no-index"
+            # The build ran as root: no settings of pip's that it may have left.
+            pip = "PIP_CONFIG_FILE=/dev/null PIP_BREAK_SYSTEM_PACKAGES=1 PIP_ROOT_USER_ACTION=ignore pip3"
             self._step(
-                f"cd / && {install} --disable-pip-version-check --no-cache-dir --find-links {self.wheelhouse}"
-                f" --require-hashes --requirement {self.wheelhouse}/requirements.txt",
+                f"cd / && {pip} install --quiet --no-index --disable-pip-version-check --no-cache-dir"
+                f" --find-links {self.wheelhouse} --require-hashes --requirement {self.wheelhouse}/requirements.txt",
                 env,
                 log_buf,
                 "install_wheelhouse",
@@ -290,7 +300,7 @@ class CourtEvaluator(upstream.Evaluator):
                 f"pytest-rerunfailures cannot be installed in the evaluator: {output}",
                 "build the evaluator's wheelhouse (scripts/evaluator_wheelhouse.py) and name it",
             )
-        self._step(f"cd / && python3 -c 'import {PLUGINS}'", env, log_buf, "check_plugins")
+        self._step(f"cd / && python3 -I -c 'import {PLUGINS}'", env, log_buf, "check_plugins")
 
     def _run_test_branch(self, branch: str, image: str, log_buf: list, *, serial_pytest: bool = False) -> str:
         read = False
@@ -349,6 +359,25 @@ def read_bounded(path: Path, most: int) -> tuple[str, int]:
         return f"larger than {most} bytes", 1
     return path.read_bytes().decode("utf-8", "replace"), 0
 
+
+# All but the container's init, its sleep (init's oldest child) and this shell; again, for those that fork meanwhile.
+END_SURVIVORS = """own= survivors=0
+for again in 0 1 2 3; do
+  for process in /proc/[0-9]*; do
+    pid=${process#/proc/}
+    read -r line <"$process/stat" 2>/dev/null || continue
+    set -- ${line##*) }
+    [ "$1" != Z ] || continue
+    if [ $again = 0 ]; then
+      [ "$2" != 1 ] || [ "${own:-$pid}" -lt "$pid" ] || own=$pid
+      continue
+    fi
+    case $pid in 1 | $$ | $own) continue ;; esac
+    kill -KILL "$pid" 2>/dev/null && survivors=$((survivors + 1))
+  done
+done
+echo "survivors $survivors"
+"""
 
 # Memory bytes, CPU quota and period, of either version of cgroups: what assize.sandbox.container.check_limits takes.
 LIMITS_IN_FORCE = (
