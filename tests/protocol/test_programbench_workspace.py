@@ -319,10 +319,35 @@ def test_an_agent_that_runs_out_of_time_is_ended_and_what_it_had_pushed_counts(e
     assert (body["status"], files) == ("frozen", {"a": b"1\n"})
 
 
+def test_an_agent_that_is_started_too_late_is_no_candidates_failure(engine, image, place):
+    container = workspace.prepare(engine, image, place, 60)
+    try:
+        with pytest.raises(InfrastructureError, match="s left, 100 s are needed"):
+            workspace.run_agent(engine, container, "true", 100)
+        assert workspace.run_agent(engine, container, "true", 30)["exit"] == 0
+        workspace.kill(engine, container)
+        with pytest.raises(InfrastructureError, match="has ended"):
+            workspace.run_agent(engine, container, "true", 1)
+        with pytest.raises(InfrastructureError):
+            workspace.commit_files(engine, container, {"compile.sh": ""})
+    finally:
+        workspace.sweep(engine, place)
+
+
 def test_a_container_that_is_gone_is_an_infrastructure_failure(engine, container, image):
     workspace.remove(engine, container)
     with pytest.raises(InfrastructureError, match="has no container"):
         workspace.snapshot(engine, container, image)
+
+
+def test_a_snapshot_that_the_engine_failed_can_be_taken_again(engine, agent, container, image, place):
+    agent(f"echo 1 >a; {PUSH}")
+    with pytest.raises(InfrastructureError):
+        workspace.snapshot(engine, container, "localhost/assize-never-built:1")
+    assert left(engine, place) == [container]
+    body, archive = workspace.snapshot(engine, container, image)
+    assert (body["status"], contents(archive)) == ("frozen", {"a": b"1\n"})
+    assert left(engine, place) == []
 
 
 def test_an_image_that_is_missing_is_never_pulled(engine, place):
@@ -371,6 +396,19 @@ def test_a_second_prepare_of_the_episode_replaces_the_first_and_leaves_its_neigh
         workspace.sweep(engine, neighbour)
 
 
+def test_the_same_study_run_from_another_folder_is_left_alone(engine, image, place, tmp_path, monkeypatch):
+    first = workspace.prepare(engine, image, place, 600)
+    try:
+        with monkeypatch.context() as elsewhere:
+            elsewhere.chdir(tmp_path)
+            second = workspace.prepare(engine, image, place, 600)
+            assert set(left(engine, place)) == {first, second}
+            workspace.sweep(engine, place)
+        assert left(engine, place) == [first]
+    finally:
+        workspace.sweep(engine, place)
+
+
 KILLED = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
@@ -416,6 +454,25 @@ def test_a_workspace_is_abandoned_past_its_deadline_or_when_its_job_has_ended(mo
     assert workspace.is_abandoned({"assize.deadline": "150", "assize.job": "7"}, 100, lambda job: True) is False
 
 
+@pytest.mark.parametrize(
+    ("squeue", "ended"),
+    [
+        ("echo COMPLETED", True),
+        ("echo RUNNING", False),
+        ("echo COMPLETING", False),
+        ("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", True),
+        ("echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1", False),
+        (None, False),
+    ],
+)
+def test_a_job_has_ended_only_where_slurm_says_so(tmp_path, monkeypatch, squeue, ended):
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin" if squeue else str(tmp_path))
+    if squeue:
+        (tmp_path / "squeue").write_text(f"#!/bin/sh\n{squeue}\n")
+        (tmp_path / "squeue").chmod(0o755)
+    assert workspace.job_ended("7") is ended
+
+
 @pytest.fixture
 def ordinary(engine, tasks, tmp_path_factory):
     """What the cluster's ordinary user gets from a Python program, with the image in that user's own store."""
@@ -453,7 +510,7 @@ from assize.benchmarks.programbench.engine import Engine
 engine, place = Engine("podman"), workspace.Place("test-rootless", sys.argv[2])
 image = engine.image(sys.argv[1])["id"]
 container = workspace.prepare(engine, image, place, 600)
-attempt = "id -un; cat /reference/executable || touch /reference/x || echo closed"
+attempt = "id -un; (cat /reference/executable || touch /reference/x) 2>/dev/null || echo closed"
 look = workspace.run_agent(engine, container, attempt, 60)
 workspace.commit_files(engine, container, {"compile.sh": "exit 1"})
 body, archive = workspace.snapshot(engine, container, image)

@@ -31,6 +31,8 @@ from assize.errors import InfrastructureError
 
 WORKSPACE = "programbench-workspace"
 EPISODE, ROLE, DEADLINE, JOB = "assize.episode", "assize.role", "assize.deadline", "assize.job"
+# Where the study runs: a copy of it elsewhere has episodes of the same names.
+ROOT = "assize.root"
 
 USER = "agent"
 SOLUTION = "/workspace/solution"
@@ -49,35 +51,39 @@ IDENTITY = " ".join(
     for who in ("AUTHOR", "COMMITTER")
 )
 
+# Scripts keep to what every image has: bash, git before --initial-branch, and tools without long options.
 MOVE_AWAY = """set -eu
 cd /
 [ -d /workspace ] && [ ! -e /reference ]
 mv /workspace /reference
-chown --recursive --no-dereference root:root /reference
-chmod --recursive a-w,u-s,g-s /reference
-install --directory --owner=agent --group="$(id --group --name agent)" /workspace
+chown -hR 0:0 /reference
+chmod -R a-w,u-s,g-s /reference
+mkdir /workspace
+chown "$(id -u agent):$(id -g agent)" /workspace
 """
 
 LAY_OUT = f"""set -eu
 cd /workspace
-mkdir --parents {AGENTS}
-git init --quiet --bare --initial-branch={MAIN} {SHARED}
-git init --quiet --initial-branch={MAIN} {SOLUTION}
+mkdir -p {AGENTS}
+git init -q --bare {SHARED}
+git init -q {SOLUTION}
+for place in {SHARED} {SOLUTION}; do git -C "$place" symbolic-ref HEAD refs/heads/{MAIN}; done
 git -C {SOLUTION} remote add origin {SHARED}
-env {IDENTITY} git -C {SOLUTION} commit --quiet --allow-empty --message=seed
-git -C {SOLUTION} push --quiet --set-upstream origin {MAIN}
-for name; do git clone --quiet {SHARED} {AGENTS}/"$name"; done
+env {IDENTITY} git -C {SOLUTION} commit -q --allow-empty -m seed
+git -C {SOLUTION} push -q --set-upstream origin {MAIN}
+for name; do git clone -q {SHARED} {AGENTS}/"$name"; done
 for place in {SOLUTION} {AGENTS}/*; do
   git -C "$place" config user.name {USER}
   git -C "$place" config user.email {USER}@localhost
 done
 """
 
-# What is looked at from inside, as the agent, before anyone works there: one line each.
-LOOK = """id --user --name
-ls /sys/class/net | tr '\\n' ' '; echo
+# What is looked at from inside, as the agent, before anyone works there: one line each. Routes and not devices are
+# counted: some kernels put idle tunnels into every network namespace.
+LOOK = """id -un
+{ tail -n +2 /proc/net/route; grep -v ' lo$' /proc/net/ipv6_route; } 2>/dev/null | wc -l
 touch /reference/probe 2>/dev/null || [ -w /reference ] || [ -w /reference/executable ] && echo yes || echo no
-stat --format='%U %F' /reference/executable
+stat -c '%U %F' /reference/executable
 groups=/sys/fs/cgroup
 cat $groups/memory.max $groups/memory/memory.limit_in_bytes 2>/dev/null | head -n 1 | grep . || echo none
 cat $groups/cpu.max 2>/dev/null || echo $(cat $groups/cpu/cpu.cfs_quota_us $groups/cpu/cpu.cfs_period_us 2>/dev/null)
@@ -86,10 +92,10 @@ cat $groups/cpu.max 2>/dev/null || echo $(cat $groups/cpu/cpu.cfs_quota_us $grou
 # Files come in byte by byte, whatever attributes they bring along.
 COMMIT = f"""set -eu
 echo '* -text -eol -ident -filter -working-tree-encoding' >.git/info/attributes
-tar --extract --file=-
-git add --all --force
-env {IDENTITY} git commit --quiet --allow-empty --message=submission
-git push --quiet origin HEAD:{MAIN}
+tar -xf -
+git add -A -f
+env {IDENTITY} git commit -q --allow-empty -m submission
+git push -q origin HEAD:{MAIN}
 """
 
 # Zombies, the container's first process and this shell are no survivors.
@@ -121,6 +127,7 @@ class Place:
             NODE: platform.node(),
             DEADLINE: str(int(deadline)),
             JOB: job,
+            ROOT: os.getcwd(),
         }
 
 
@@ -190,10 +197,10 @@ def _check(engine: Engine, container: str, image: str, engine_limits: dict | Non
 
     facts = json.loads(engine.call("inspect", container).stdout)[0]
     own = json.loads(engine.call("image", "inspect", image).stdout)[0]["Config"].get("Env") or []
-    user, networks, writable, executable, memory, cpu = _script(engine, container, LOOK).splitlines()
+    user, routes, writable, executable, memory, cpu = _script(engine, container, LOOK).splitlines()
     faults = outside_faults(facts, own)
-    if (user, networks.split(), writable) != (USER, ["lo"], "no"):
-        faults.append(f"inside: user {user}, networks {networks.strip()}, /reference writable: {writable}")
+    if (user, routes.strip(), writable) != (USER, "0", "no"):
+        faults.append(f"inside: user {user}, {routes.strip()} routes, /reference writable: {writable}")
     if executable != "root regular file":
         faults.append(f"/reference/executable is {executable}: a regular file of root's is the specification")
     if faults:
@@ -292,10 +299,11 @@ def run_agent(engine: Engine, container: str, command: str, timeout_s: float, ag
 
     Raises
     ------
-    InfrastructureError : the engine could not run it.
+    InfrastructureError : the engine could not run it, or the container would end before the agent's time (or has).
     """
     from assize.sandbox.supervise import BoundedOutput
 
+    _require_time(engine, container, timeout_s)
     arguments = [
         engine.name,
         "exec",
@@ -330,6 +338,16 @@ def run_agent(engine: Engine, container: str, command: str, timeout_s: float, ag
         "output_bytes": output.total,
         "output_tail": output.value()[-2000:].decode("utf-8", "replace"),
     }
+
+
+def _require_time(engine: Engine, container: str, seconds: float) -> None:
+    """InfrastructureError unless the container runs and has the seconds left: a late start is no agent's failure."""
+    facts = json.loads(engine.call("inspect", container).stdout)[0]
+    left = int(facts["Config"]["Labels"][DEADLINE]) - time.time()
+    if not facts["State"]["Running"] or left < seconds:
+        state = f"has {left:.0f} s left, {seconds:.0f} s are needed" if facts["State"]["Running"] else "has ended"
+        message = f"the workspace's container {container[:19]} {state}"
+        raise InfrastructureError("workspace_expired", message, "prepare the episode again")
 
 
 def _drain(process: subprocess.Popen, output, deadline: float) -> bool:
@@ -466,7 +484,7 @@ def _reader(engine: Engine, container: str, image: str):
     command = ["run", "--detach", "--init", "--pull", "never", "--network", "none", "--user", USER, "--workdir", "/tmp"]
     command += ["--security-opt", "no-new-privileges", "--entrypoint", ""]
     labels = facts | {ROLE: "reader", DEADLINE: str(int(time.time() + 4 * GIT_S))}
-    for key in (STUDY, EPISODE, ROLE, KIND, NODE, DEADLINE, JOB):
+    for key in (STUDY, EPISODE, ROLE, KIND, NODE, DEADLINE, JOB, ROOT):
         command += ["--label", f"{key}={labels.get(key, '')}"]
     reader = engine.call(*command, image, "sleep", str(int(4 * GIT_S))).stdout.strip().splitlines()[-1]
     try:
@@ -477,7 +495,7 @@ def _reader(engine: Engine, container: str, image: str):
 
 def _freeze(engine: Engine, reader: str, repository: gittree.Repository, bounds: Bounds) -> bytes:
     inside = ["exec", "--interactive", "--user", USER, "--workdir", "/tmp", reader]
-    _stream(engine, [*inside, "bash", "-c", "mkdir repository && tar --extract --directory=repository"], repository.tar)
+    _stream(engine, [*inside, "bash", "-c", "mkdir repository && tar -xf - -C repository"], repository.tar)
     git = [engine.name, *inside, "git", "--git-dir=/tmp/repository", "cat-file", "--batch"]
     with (
         subprocess.Popen(git, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process,
@@ -530,7 +548,8 @@ def sweep(engine: Engine, place: Place | None = None) -> list[str]:
         if done.returncode:
             continue
         labels = json.loads(done.stdout)
-        same = place is not None and (labels.get(STUDY), labels.get(EPISODE)) == (place.study, place.episode)
+        whose = (labels.get(STUDY), labels.get(EPISODE), labels.get(ROOT))
+        same = place is not None and whose == (place.study, place.episode, os.getcwd())
         if labels.get(NODE) == platform.node() and (same or is_abandoned(labels, time.time(), job_ended)):
             remove(engine, container)
             removed.append(container)
