@@ -11,18 +11,20 @@ import sys
 import tarfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
 
 from assize.archive import Rejected
-from assize.benchmarks.programbench import engine, manifest, official, replay
+from assize.benchmarks import load_benchmark
+from assize.benchmarks.programbench import engine, episodes, manifest, official, replay
 from assize.benchmarks.programbench.court import Court
 from assize.benchmarks.programbench.engine import Engine, Owner
 from assize.benchmarks.programbench.submission import check_archive
 from assize.errors import InfrastructureError, UsageError
 from assize.records import ROOT, read_record
-from assize.study import load_config, resolve
+from assize.study import Episode, load_config, resolve
 
 PILOT = ROOT / "config" / "programbench" / "manifest.json"
 
@@ -314,6 +316,31 @@ def test_submissions_are_a_run_directory_or_a_map(tmp_path):
     for bad in ("map.json", "nothing"):
         with pytest.raises(UsageError, match="submissions"):
             replay.open_submissions(tmp_path / bad)
+
+
+def test_a_packed_submission_is_handed_in_as_it_is_and_a_missing_one_is_told(tmp_path):
+    run, workspace = tmp_path / "run", tmp_path / "workspace"
+    (run / "there").mkdir(parents=True)
+    (run / "there" / "submission.tar.gz").write_bytes(b"whatever it is, grading tells")
+    workspace.mkdir()
+    condition = {"solver": "replay", "submissions": {"programbench": str(run)}}
+    context = SimpleNamespace(study=SimpleNamespace(frozen={"conditions": {"c": condition}}))
+    there, missing = (Episode("programbench", "c", instance, 1) for instance in ("there", "missing"))
+    assert episodes.solve(context, there, workspace)["status"] == "done"
+    assert episodes.snapshot(context, there, workspace) == ({"status": "frozen"}, b"whatever it is, grading tells")
+    assert episodes.solve(context, missing, workspace)["status"] == "missing"
+
+
+def test_the_reference_hands_in_nothing(tmp_path):
+    context = SimpleNamespace(study=SimpleNamespace(frozen={"conditions": {"c": {"solver": "reference"}}}))
+    episode = Episode("programbench", "c", "i", 1)
+    assert episodes.solve(context, episode, tmp_path) == {"status": "done"}
+    assert episodes.snapshot(context, episode, tmp_path) == ({"status": "frozen", "detail": {"reference": True}}, None)
+
+
+def test_a_solver_has_no_network_to_ask_for():
+    with pytest.raises(UsageError, match="network"):
+        load_benchmark("programbench").work_digests({"solver": "command", "command": "x", "network": True}, ["i"])
 
 
 # ------------------------------------------------------------ owners and leftovers
