@@ -387,7 +387,14 @@ def test_temporary_files_of_the_dead_are_swept_and_those_of_the_living_are_not(t
         removed = engine.sweep(Nothing("podman"))
         assert removed == [f"folder {dead}"]
         assert folder.is_dir()
-    assert sorted(path.name for path in folder.parent.iterdir()) == ["something-else"]
+    root = folder.parent
+    assert sorted(path.name for path in root.iterdir()) == ["something-else"]
+    # Locks of allocations that were over long ago.
+    for name, age in (("evaluator-1.lock", 8 * 86400), ("evaluator-2.lock", 86400)):
+        (root / name).touch()
+        os.utime(root / name, (time.time() - age,) * 2)
+    engine.sweep(Nothing("podman"))
+    assert sorted(path.name for path in root.iterdir()) == ["evaluator-2.lock", "something-else"]
 
 
 def test_one_evaluator_at_a_time_in_an_allocation(tmp_path, monkeypatch):

@@ -28,6 +28,8 @@ MOST_OUTPUT = 16 << 20
 MOST_RESULTS = 256 << 20
 # Exit statuses of ``exec`` that may be the engine's own, or the end of the container.
 DOUBTFUL = (125, 126, 127, 137, 255)
+# How an engine's ``cp`` says that the file is not there; whatever else it says is its own failure.
+ABSENT = re.compile(r"could not be found|no such file|Could not find the file", re.IGNORECASE)
 PLUGINS = "pytest, pytest_rerunfailures, pytest_timeout, xdist"
 
 
@@ -324,6 +326,9 @@ class CourtEvaluator(upstream.Evaluator):
             command = [env.executable, "cp", f"{env.container_id}:{container_path}", str(target)]
             started = time.monotonic()
             returncode, output = run_bounded(command, timeout)
+            if returncode is None or (returncode and not ABSENT.search(output)):
+                message = f"{env.executable} cp: {output.strip()[-300:] or f'no answer in {timeout} s'}"
+                raise InfrastructureError("engine_failed", message)
             if returncode == 0:
                 output, returncode = read_bounded(target, MOST_RESULTS)
             entry = {
@@ -331,11 +336,11 @@ class CourtEvaluator(upstream.Evaluator):
                 "command": " ".join(command),
                 "wall_time": time.monotonic() - started,
                 "output": output,
-                "returncode": -1 if returncode is None else returncode,
+                "returncode": returncode,
                 "exception_info": "",
             }
         log_buf.append(entry)
-        if entry["returncode"]:
+        if returncode:
             raise EvalStepError(f"{step_name}_failed", output)
         return output
 
