@@ -13,9 +13,10 @@ import tarfile
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
-from assize.benchmarks.programbench.engine import EVALUATOR, KIND, STUDY
+from assize.benchmarks.programbench.engine import EVALUATOR, KIND, NODE, OWNER, Owner
 from assize.records import ROOT, read_record, sha256_file
 from conftest import wait_for
 from programbench_support import BARE, LINES, ORG, REPAIRED, SHIPPED, engine_or_skip, submission, tasks
@@ -74,11 +75,20 @@ class Adapter:
         return status, said, read_record(self.folder / output / "grade.json", "grade")
 
     def left(self, kind="container") -> list[str]:
-        """Ids of what evaluators left in the engine's store."""
+        """Ids of what this test's evaluators, or dead ones, left in the engine's store: others may be at work too."""
         listing = ("ps", "--all", "--quiet") if kind == "container" else ("images", "--quiet")
-        mine = ("--filter", f"label={KIND}={EVALUATOR}", "--filter", f"label={STUDY}=by-hand")
-        done = subprocess.run([self.engine, *listing, *mine], capture_output=True, text=True, check=True)
-        return done.stdout.split()
+        found = []
+        for id in self._engine(*listing, "--filter", f"label={KIND}={EVALUATOR}").split():
+            inspected = self._engine(*(("inspect",) if kind == "container" else ("image", "inspect")), id)
+            if inspected:
+                labels = json.loads(inspected)[0]["Config"]["Labels"]
+                owner = Owner.parse(labels[NODE], labels[OWNER])
+                ours = owner.pid in [child.pid for child in psutil.Process().children(recursive=True)]
+                found += [id] if ours or owner.is_dead() else []
+        return found
+
+    def _engine(self, *arguments: str) -> str:
+        return subprocess.run([self.engine, *arguments], capture_output=True, text=True).stdout
 
 
 def pack(path: Path, files: dict[str, str] | bytes) -> Path:
@@ -263,6 +273,14 @@ def test_a_build_that_ends_its_container_is_a_valid_zero(adapter):
     assert summary(grade) == ("fail", True, 0.0, "build_failed")
     assert len(grade["detail"]["compile_runs"]) == 2
     assert adapter.left() == []
+
+
+def test_a_build_that_breaks_what_the_evaluator_runs_on_is_no_score_and_leaves_its_traces(adapter):
+    files = submission(adapter.tasks, "correct", REPAIRED)
+    files["compile.sh"] += "\ncp /bin/true /usr/local/bin/bash\n"
+    status, said, grade = adapter.grade(REPAIRED, files)
+    assert (status, said["ok"], summary(grade)) == (3, False, ("void", False, None, "infra"))
+    assert "evidence/interrupted.json" in grade["evidence"]
 
 
 def test_what_a_build_changes_in_the_image_is_flagged(adapter):
