@@ -187,7 +187,7 @@ def test_one_job_for_a_whole_study_is_accounted_as_one(slow):
     record = json.loads(path.read_text())
     assert record["source"] == "sacct"
     (line,) = record["rules"]
-    assert (line["rule"], line["records"], line["jobs"]) == ("calibrate+episode+grade", 5, 1)
+    assert (line["rule"], line["records"], line["jobs"]) == ("calibrate+episode+grade", 7, 1)
     assert (line["jobs_measured"], line["cpu_used_s"]) == (0, None)
     assert {row["state"] for row in record["grades"]} == {"RUNNING"}
     slow.run("python scripts/accounting.py --study results/slow/study.json")
@@ -195,4 +195,4 @@ def test_one_job_for_a_whole_study_is_accounted_as_one(slow):
     (line,) = record["rules"]
     assert (line["jobs_measured"], line["memory_asked_mb"]) == (1, 30720)
     assert 0 < line["cpu_efficiency"] < 1
-    assert {(row["state"], row["records"]) for row in record["grades"]} == {("COMPLETED", 5)}
+    assert {(row["state"], row["records"]) for row in record["grades"]} == {("COMPLETED", 7)}
