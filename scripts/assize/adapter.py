@@ -56,8 +56,8 @@ class Context:
         return open_lane(sandbox["lane"], image or sandbox.get("image"), self.engine or sandbox.get("engine"), options)
 
 
-def _header(context: Context, kind: str, episode: Episode) -> dict:
-    return {"schema": f"assize.{kind}/1", "episode": episode.as_json(), "terms_digest": context.terms_digest}
+def _header(context: Context, kind: str, episode: Episode, version: int = 1) -> dict:
+    return {"schema": f"assize.{kind}/{version}", "episode": episode.as_json(), "terms_digest": context.terms_digest}
 
 
 def _or_void(context: Context, work):
@@ -261,7 +261,7 @@ def grade(context: Context, episode: Episode) -> dict:
     sandbox = body.pop("sandbox", {"lane": context.terms["sandbox"]["lane"]})
     own_provenance = body.pop("provenance", {})
     result = {
-        **_header(context, "grade", episode),
+        **_header(context, "grade", episode, version=2),
         "checks": [],
         "tamper": [],
         "flags": [],
@@ -282,7 +282,9 @@ def grade(context: Context, episode: Episode) -> dict:
             **own_provenance,
         },
         "timing": {"started": _utc(started), "seconds": round(time.time() - started, 3)},
-        "evidence": sorted(str(path.relative_to(folder)) for path in evidence.rglob("*") if path.is_file()),
+        "evidence": {
+            str(path.relative_to(folder)): sha256_file(path) for path in evidence.rglob("*") if path.is_file()
+        },
     }
     write_record(folder / "grade.json", result)
     return result

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from assize.census import aggregate, as_csv, check_one_study, row
+from assize.census import Records, aggregate, as_csv, check_one_study, row
 from assize.errors import UsageError
 from assize.records import ROOT
 from assize.study import Study, load_config, resolve
@@ -31,6 +31,7 @@ def grade(study, episode, verdict="pass", slurm=None, **changes):
         "analysis_score": None if verdict == "void" else float(verdict == "pass"),
         "scoring_status": "infra" if verdict == "void" else verdict,
         "reason": "why",
+        "checks": [],
         "tamper": [],
         "flags": [],
         "oracle_exposed": False,
@@ -46,7 +47,7 @@ def grade(study, episode, verdict="pass", slurm=None, **changes):
 
 
 def count(study, grades, **options):
-    return aggregate(study, [row(study, episode, value) for episode, value in grades.items()], **options)
+    return aggregate(study, Records(grades), **options)
 
 
 def test_rates_are_over_scored_and_over_planned(study):

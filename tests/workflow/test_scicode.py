@@ -48,7 +48,7 @@ def test_references_pass_nothing_fails_and_the_mutated_third_is_told_apart(study
     lines = study.conditions()
     steps = {condition: line["summary"]["dev"]["steps"] for condition, line in lines.items()}
     assert steps == {"reference": [6, 6], "noop": [0, 6], "mutated": [4, 6]}
-    assert [line["indictments"] for line in lines.values()] == [[], [], []]
+    assert [line["faults"] for line in lines.values()] == [[], [], []]
     grade = study.grade("reference", "29")
     assert grade["provenance"]["official_targets"] is False
     assert grade["provenance"]["official_runtime"] is False

@@ -33,8 +33,8 @@ class Benchmark(ABC):
     protocol_version: str
     # "each": a failed calibration bars its instance. "all": it bars every instance.
     admission: str
-    # What in a failed check is the harness's fault: rows of assize.indictment.Signature.
-    harness_faults: tuple = ()
+    # What the parts of an instance are called, where the benchmark's headline counts them beside whole instances.
+    part: str | None = None
 
     @property
     def schema(self) -> str:
@@ -72,6 +72,10 @@ class Benchmark(ABC):
     def summary(self, grades: dict) -> dict:
         """Numbers of the benchmark's own for one condition, for the census: episode -> grade or None in. Pure."""
         return {}
+
+    def parts(self, episode, grade: dict | None) -> tuple[float, int]:
+        """(parts that passed, parts that there are) of one episode; the grade is None where there is none. Pure."""
+        raise NotImplementedError
 
     def add_verbs(self, verbs) -> None:  # noqa: B027 (most benchmarks have none)
         """Add verbs of the benchmark's own to the command line (argparse's subparsers)."""
