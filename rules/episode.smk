@@ -1,4 +1,5 @@
 # One episode up to its snapshot. The three steps are one group: what prepare lays out may live on one node only.
+# A condition whose snapshots lie there already (solver: frozen) is made by no rule.
 
 
 rule prepare:
@@ -10,6 +11,8 @@ rule prepare:
         "results/{study}/logs/episodes/{benchmark}/{condition}/{instance}/{repeat}/prepare.log",
     group:
         "episode"
+    wildcard_constraints:
+        condition=STUDY.solved(),
     conda:
         "../envs/assize.yaml"
     resources:
@@ -34,6 +37,8 @@ rule solve:
         "results/{study}/logs/episodes/{benchmark}/{condition}/{instance}/{repeat}/solve.log",
     group:
         "episode"
+    wildcard_constraints:
+        condition=STUDY.solved(),
     conda:
         "../envs/assize.yaml"
     resources:
@@ -54,6 +59,8 @@ rule snapshot:
         "results/{study}/logs/episodes/{benchmark}/{condition}/{instance}/{repeat}/snapshot.log",
     group:
         "episode"
+    wildcard_constraints:
+        condition=STUDY.solved(),
     conda:
         "../envs/assize.yaml"
     resources:

@@ -42,6 +42,7 @@ def frozen(name: str, instances: int, conditions: int, repeats: int = 1, **chang
         "conditions": {f"condition-{number}": condition for number in range(conditions)},
         "repeats": repeats,
         "datasets": {},
+        "config": {"name": name},
     }
 
 
