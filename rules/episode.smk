@@ -9,10 +9,10 @@ rule prepare:
         "results/{study}/episodes/{benchmark}/{condition}/{instance}/{repeat}/prepared.json",
     log:
         "results/{study}/logs/episodes/{benchmark}/{condition}/{instance}/{repeat}/prepare.log",
-    group:
-        "episode"
     wildcard_constraints:
         condition=STUDY.solved(),
+    group:
+        "episode"
     conda:
         "../envs/assize.yaml"
     resources:
@@ -35,10 +35,10 @@ rule solve:
         "results/{study}/episodes/{benchmark}/{condition}/{instance}/{repeat}/solved.json",
     log:
         "results/{study}/logs/episodes/{benchmark}/{condition}/{instance}/{repeat}/solve.log",
-    group:
-        "episode"
     wildcard_constraints:
         condition=STUDY.solved(),
+    group:
+        "episode"
     conda:
         "../envs/assize.yaml"
     resources:
@@ -57,10 +57,10 @@ rule snapshot:
         record="results/{study}/episodes/{benchmark}/{condition}/{instance}/{repeat}/snapshot.json",
     log:
         "results/{study}/logs/episodes/{benchmark}/{condition}/{instance}/{repeat}/snapshot.log",
-    group:
-        "episode"
     wildcard_constraints:
         condition=STUDY.solved(),
+    group:
+        "episode"
     conda:
         "../envs/assize.yaml"
     resources:

@@ -80,7 +80,8 @@ def _members(study: Study) -> tuple[dict[str, Path | bytes], list[str]]:
     members: dict[str, Path | bytes] = {f"{inside}/{seal.SUMS}": study.root / seal.SUMS}
     staged = set(seal.staged_files(study))
     for name in seal.sealed_files(study):
-        derived = name.startswith("calibration/") and not name.endswith(".json")
+        # Targets derived at calibration, wheels of an evaluator: of these folders the records say enough.
+        derived = name.startswith(("calibration/", "runtime/")) and not name.endswith(".json")
         if name in staged or derived:
             left_out.append(name)
         else:
