@@ -14,6 +14,7 @@ from assize.archive import Bounds, Rejected, unpack
 from assize.bundle import MANIFEST, project_pins
 from assize.errors import GateClosed, UsageError
 from assize.records import read_record, sha256_file, write_atomic, write_record
+from assize.signatures import plain
 from assize.study import FROZEN, RESOURCE_MODES, RESULTS, Episode, Study, load_config, resolve
 
 # A study of thousands of episodes; a bomb stops here.
@@ -241,5 +242,5 @@ def incomparable(first: dict, second: dict | None) -> str | None:
         return "another snapshot was graded"
     for name, grade in (("the original", first), ("the rerun", second)):
         if grade["verdict"] == "void" and grade["scoring_status"] != "no_submission":
-            return f"{name} is void: {grade['reason']}"
+            return f"{name} is void: {plain(grade['reason'])}"
     return None
