@@ -63,5 +63,7 @@ def reservations(official: dict[str, dict]) -> list[str]:
         if line["isolated"]["false"]:
             found.append(f"{benchmark}: not isolated in {line['isolated']['false']} of {line['judged']} grades")
         if line["resource_modes"]["none"]:
-            found.append(f"{benchmark}: no resource limit in force in {line['resource_modes']['none']} grades")
+            found.append(
+                f"{benchmark}: no allocation in force in {line['resource_modes']['none']} of {line['judged']} grades"
+            )
     return found

@@ -66,7 +66,7 @@ def lay_out(bundle: Path, mode: str | None, trust: bool = False, other_terms: bo
         unpacked = Path(temporary, ORIGINAL)
         manifest, original = _open(bundle, unpacked)
         config = _config(original, mode, sha256)
-        study = Study(resolve(config, f"{bundle}: its study", mode))
+        study = Study(_resolve(config, bundle, mode))
         terms = {
             name: differences(original.benchmarks[name]["terms"], study.benchmarks[name]["terms"])
             for name in study.benchmarks
@@ -112,6 +112,14 @@ def _open(bundle: Path, place: Path) -> tuple[dict, Study]:
         message = "\n".join([f"{bundle}: {len(lines)} broken link(s):", *lines]).replace(f"{place}/", "")
         raise GateClosed("broken", message, "it was changed after it was sealed: nothing was run")
     return manifest, study
+
+
+def _resolve(config: dict, bundle: Path, mode: str | None) -> dict:
+    try:
+        return resolve(config, f"{bundle}: its study", mode)
+    except UsageError as error:
+        hint = "a file of its project that is not here is in the bundle, below inputs/: look at it, then put it there"
+        raise UsageError(error.code, error.message, hint) from None
 
 
 def _config(original: Study, mode: str | None, sha256: str) -> dict:

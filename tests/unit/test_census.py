@@ -215,7 +215,7 @@ def test_flags_claims_and_sensitive_checks_are_counted(study):
     ]
     assert reservations(record["official"]) == [
         "command: targets not official in 1 of 12 grades",
-        "command: no resource limit in force in 12 grades",
+        "command: no allocation in force in 12 of 12 grades",
     ]
 
 

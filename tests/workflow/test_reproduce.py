@@ -170,6 +170,18 @@ def test_other_terms_are_named_and_graded_only_on_demand(bundle, elsewhere):
     assert [line["what"] for line in comparison["pins"]] == ["project.code"]
 
 
+def test_a_suite_that_is_not_here_is_named_and_is_in_the_bundle(bundle, elsewhere):
+    suite = elsewhere.root / "config/suites/starter.json"
+    suite.unlink()
+    done = elsewhere.script("reproduce.py", "rerun", bundle, check=False)
+    assert done.returncode == 2
+    assert "suite.path: " in done.stderr
+    assert "below inputs/" in done.stderr
+    with tarfile.open(bundle) as tar:
+        suite.write_bytes(tar.extractfile("inputs/config/suites/starter.json").read())
+    elsewhere.script("reproduce.py", "rerun", bundle)
+
+
 @pytest.mark.skipif(not CLUSTER.exists(), reason="no Slurm: bring one up with tests/cluster/up, as root")
 def test_another_resource_mode_is_named_and_hinders_nothing(bundle, elsewhere, whole_cluster):
     """Made on one machine, graded again on a cluster: who checks a study may have another place to run it."""
