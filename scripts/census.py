@@ -1,9 +1,11 @@
 #!/usr/bin/env python
-"""Count a study: write census.json and grades.csv, or print the table of verdicts."""
+"""Count a study: write census.json, grades.csv and the seal, or print the table of verdicts."""
 
 from pathlib import Path
 
-from assize import accounting, census, cli
+from assize import accounting, census, cli, indictment, seal
+from assize.census_table import print_census
+from assize.errors import GateClosed
 from assize.records import read_record, write_atomic, write_record
 from assize.study import Study
 
@@ -13,21 +15,30 @@ def main(argv) -> dict | None:
     parser.add_argument("--study", required=True, help="results/<study>/study.json")
     parser.add_argument("--allow-void", action="store_true", help="show rates although grades are void, and mark them")
     parser.add_argument("--table", action="store_true", help="print the table of verdicts; write nothing")
+    parser.add_argument("--strict", action="store_true", help="exit 4 where a headline number is withheld")
     arguments = parser.parse_args(argv)
     study = Study.read(Path(arguments.study))
-    grades = census.read_grades(study)
-    census.check_one_study(study, grades)
-    rows = [census.row(study, episode, grade) for episode, grade in grades.items()]
-    record = census.aggregate(study, rows, arguments.allow_void, census.audit(study, grades))
+    records = census.read(study)
+    record = census.aggregate(study, records, indictment.read_rules(), arguments.allow_void)
+    record["rules"] = indictment.table_provenance()
     folder = study.root / "census"
     if arguments.table:
-        census.print_table(record, rows, folder)
+        print_census(record, folder, seal.seal_of(study))
         if (folder / "accounting.json").exists():
             accounting.print_table(read_record(folder / "accounting.json", "accounting"))
-        return None
-    write_atomic(folder / "grades.csv", census.as_csv(rows))
-    write_record(folder / "census.json", record)
-    return {"ok": True, "record": record}
+    else:
+        write_atomic(folder / "grades.csv", census.as_csv(census.rows(study, records.grades)))
+        write_record(folder / "census.json", record)
+        seal.write_seal(study)
+    withheld = [
+        f"  {line['benchmark']}/{line['condition']}: {line['withheld']}"
+        for line in record["conditions"]
+        if line["withheld"] and line["over_scored"] is None
+    ]
+    if arguments.strict and withheld:
+        message = "\n".join([f"{study.root}: headline numbers are withheld:", *withheld])
+        raise GateClosed("withheld", message, "the table and census.json say what to mend first")
+    return None if arguments.table else {"ok": True, "record": record}
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from assize.benchmarks import Benchmark
 from assize.cli import Parser, log
 from assize.errors import GateClosed, InfrastructureError, UsageError
 from assize.records import digest, read_record, sha256_file, write_atomic, write_record
-from assize.study import RESOURCE_MODES, Episode, Study, memory_mb
+from assize.study import FROZEN, RESOURCE_MODES, Episode, Study, memory_mb
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class Context:
         return open_lane(sandbox["lane"], image or sandbox.get("image"), self.engine or sandbox.get("engine"), options)
 
 
-def _header(context: Context, kind: str, episode: Episode) -> dict:
-    return {"schema": f"assize.{kind}/1", "episode": episode.as_json(), "terms_digest": context.terms_digest}
+def _header(context: Context, kind: str, episode: Episode, version: int = 1) -> dict:
+    return {"schema": f"assize.{kind}/{version}", "episode": episode.as_json(), "terms_digest": context.terms_digest}
 
 
 def _or_void(context: Context, work):
@@ -158,8 +158,11 @@ def solve(context: Context, episode: Episode) -> dict:
     folder = context.study.episode_folder(episode)
     workspace = folder / "workspace"
     prepared = _read_stage(context, episode, "prepared")
+    solver = context.study.frozen["conditions"][episode.condition]["solver"]
 
     def work() -> dict:
+        if solver == FROZEN:
+            raise UsageError("frozen", f"{folder}: its work was frozen elsewhere: there is nothing to solve")
         if context.attempt > 1:
             _lay_out(context, episode, workspace)
         return context.benchmark.solve(context, episode, workspace)
@@ -168,7 +171,6 @@ def solve(context: Context, episode: Episode) -> dict:
         body = {"status": "void", "reason": prepared["reason"]}
     else:
         body = _or_void(context, work)
-    solver = context.study.frozen["conditions"][episode.condition]["solver"]
     record = {**_header(context, "solved", episode), "solver": solver, "reason": None, "detail": {}, **body}
     write_record(folder / "solved.json", record)
     return record
@@ -268,7 +270,7 @@ def grade(context: Context, episode: Episode) -> dict:
     sandbox = body.pop("sandbox", {"lane": context.terms["sandbox"]["lane"]})
     own_provenance = body.pop("provenance", {})
     result = {
-        **_header(context, "grade", episode),
+        **_header(context, "grade", episode, version=2),
         "checks": [],
         "tamper": [],
         "flags": [],
@@ -289,10 +291,16 @@ def grade(context: Context, episode: Episode) -> dict:
             **own_provenance,
         },
         "timing": {"started": utc(started), "seconds": round(time.time() - started, 3)},
-        "evidence": sorted(str(path.relative_to(folder)) for path in evidence.rglob("*") if path.is_file()),
+        "evidence": hash_evidence(folder),
     }
     write_record(folder / "grade.json", result)
     return result
+
+
+def hash_evidence(folder: Path) -> dict[str, str]:
+    """Path below an episode's folder -> sha256, of every file of its evidence."""
+    found = (path for path in (folder / "evidence").rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): sha256_file(path) for path in found}
 
 
 def _judge(context: Context, episode: Episode, folder: Path, record: dict, evidence: Path) -> dict:

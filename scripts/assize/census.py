@@ -1,16 +1,17 @@
 """The census: every planned episode is one row, and headline numbers are withheld while any of it was not judged.
 
-Pure but for ``read_grades``: rows and aggregates derive from a study and its grades alone.
+Pure but for ``read``: rows and aggregates derive from a study, its grades and its calibrations alone.
 """
 
 import csv
 import io
 from collections import Counter
-from pathlib import Path
+from dataclasses import dataclass, field
 
+from assize import flakiness, indictment, signatures, statistics
 from assize.benchmarks import load_benchmark
 from assize.errors import UsageError
-from assize.indictment import indict
+from assize.officialness import officialness
 from assize.records import read_record
 from assize.study import Episode, Study
 
@@ -41,14 +42,40 @@ COLUMNS = (
     "grade",
 )
 
+# Scoring status and reason of an episode that has no grade yet.
+NOT_GRADED = ("not_graded", "there is no grade")
 
-def read_grades(study: Study) -> dict[Episode, dict | None]:
-    """The grade of every planned episode; None where there is none yet."""
-    grades = {}
-    for episode in study.episodes():
-        path = study.episode_folder(episode) / "grade.json"
-        grades[episode] = read_record(path, "grade") if path.exists() else None
-    return grades
+
+@dataclass(frozen=True)
+class Records:
+    """What a census is made of.
+
+    ``grades``: the grade of every planned episode, None where there is none yet; ``calibrations``: all that there are;
+    ``admissions``: (benchmark, instance) -> record, of those that there are.
+    """
+
+    grades: dict[Episode, dict | None]
+    calibrations: tuple[dict, ...] = ()
+    admissions: dict[tuple[str, str], dict] = field(default_factory=dict)
+
+
+def read(study: Study) -> Records:
+    """The records of a study; UsageError where one is broken, or where grades do not belong together."""
+
+    def found(path, kind: str) -> dict | None:
+        return read_record(path, kind) if path.exists() else None
+
+    instances = [(name, instance) for name, section in study.benchmarks.items() for instance in section["instances"]]
+    grades = {episode: found(study.episode_folder(episode) / "grade.json", "grade") for episode in study.episodes()}
+    check_one_study(study, grades)
+    paths = dict.fromkeys(path for pair in instances for path in study.calibrations(*pair))
+    calibrations = [found(path, "calibration") for path in paths]
+    admissions = {pair: found(study.admission(*pair), "admission") for pair in instances}
+    return Records(
+        grades,
+        tuple(filter(None, calibrations)),
+        {pair: record for pair, record in admissions.items() if record},
+    )
 
 
 def check_one_study(study: Study, grades: dict[Episode, dict | None]) -> None:
@@ -83,10 +110,10 @@ def check_one_study(study: Study, grades: dict[Episode, dict | None]) -> None:
 
 def row(study: Study, episode: Episode, grade: dict | None) -> dict:
     """One episode as a row of ``grades.csv``. An episode without a grade is void."""
-    path = study.episode_folder(episode) / "grade.json"
-    common = episode.as_json() | {"grade": str(path)}
+    common = episode.as_json() | {"grade": f"episodes/{episode}/grade.json"}
     if grade is None:
-        missing = {"verdict": "void", "valid": False, "scoring_status": "not_graded", "reason": "there is no grade"}
+        status, reason = NOT_GRADED
+        missing = {"verdict": "void", "valid": False, "scoring_status": status, "reason": reason}
         return dict.fromkeys(COLUMNS) | common | missing
     provenance, slurm = grade["provenance"], grade["provenance"]["slurm"] or {}
     judged = ("verdict", "valid", "score", "analysis_score", "scoring_status", "reason", "oracle_exposed")
@@ -107,84 +134,181 @@ def row(study: Study, episode: Episode, grade: dict | None) -> dict:
     }
 
 
-def audit(study: Study, grades: dict[Episode, dict | None]) -> dict[tuple[str, str], dict]:
-    """(benchmark, condition) -> ``indictments`` (harness faults) and ``summary`` (the benchmark's own numbers)."""
-    members: dict[tuple, dict] = {}
-    for episode, grade in grades.items():
-        members.setdefault((episode.benchmark, episode.condition), {})[episode] = grade
-    found = {}
-    for (name, condition), episodes in members.items():
-        benchmark = load_benchmark(name)
-        present = [grade for grade in episodes.values() if grade]
-        found[name, condition] = {
-            "indictments": indict(present, benchmark.harness_faults),
-            "summary": benchmark.summary(episodes),
-        }
-    return found
+def rows(study: Study, grades: dict[Episode, dict | None]) -> list[dict]:
+    """Every planned episode as a row."""
+    return [row(study, episode, grade) for episode, grade in grades.items()]
 
 
-def aggregate(study: Study, rows: list[dict], allow_void: bool = False, audited: dict | None = None) -> dict:
-    """The census record.
+def aggregate(study: Study, records: Records, rules: tuple = (), allow_void: bool = False) -> dict:
+    """The census record, but for ``rules``: which table of harness faults was applied is the caller's to say.
 
     ``over_scored`` is passed / (passed + failed), ``over_planned`` passed / planned; both are None, with ``withheld``
     saying why, while an episode of the condition is void and ``allow_void`` was not asked for, while the harness is
-    indicted, and where a grade is of a dry run. ``audited`` is what ``audit`` found.
+    indicted, and where a grade is of a dry run. One harness judges all the conditions of a benchmark: where it is
+    indicted in one, no number of that benchmark is shown.
     """
-    audited = audited or {}
-    groups: dict[tuple, list[dict]] = {}
-    for item in rows:
-        groups.setdefault((item["benchmark"], item["condition"]), []).append(item)
-    conditions, void_reasons = [], {}
-    for (benchmark, condition), members in groups.items():
-        verdicts = Counter(item["verdict"] for item in members)
-        voids = [item for item in members if item["verdict"] == "void"]
-        for item in voids:
-            line = f"{benchmark}/{condition}/{item['instance']}/{item['repeat']}: {item['reason']}"
-            void_reasons.setdefault(item["scoring_status"], []).append(line)
-        facts = audited.get((benchmark, condition), {"indictments": [], "summary": {}})
-        dry = sum(item["scoring_status"] == "dry_run" for item in members)
-        barring = [
-            f"harness indicted: {item['name']} ({item['count']} of {item['of']})" for item in facts["indictments"]
-        ]
-        barring += [f"{dry} of {len(members)} from a dry run"] if dry else []
-        why = barring + ([f"{len(voids)} of {len(members)} void"] if voids else [])
-        withheld = "; ".join(why) or None
-        scored = verdicts["pass"] + verdicts["fail"]
-        shown = scored > 0 and not barring and (allow_void or not voids)
-        conditions.append(
-            {
-                "benchmark": benchmark,
-                "condition": condition,
-                "count": len(members),
-                "passed": verdicts["pass"],
-                "failed": verdicts["fail"],
-                "void": verdicts["void"],
-                "over_scored": verdicts["pass"] / scored if shown else None,
-                "over_planned": verdicts["pass"] / len(members) if shown else None,
-                "withheld": withheld,
-                "tampered": sum(bool(item["tamper"]) for item in members),
-                "flagged": sum(bool(item["flags"]) for item in members),
-                "indictments": facts["indictments"],
-                "summary": facts["summary"] if shown else {},
-            }
-        )
+    groups: dict[tuple[str, str], dict[Episode, dict | None]] = {}
+    for episode, grade in records.grades.items():
+        groups.setdefault((episode.benchmark, episode.condition), {})[episode] = grade
+    judged = {key: signatures.failures(filter(None, members.values())) for key, members in groups.items()}
+    found, claimed = {}, {}
+    for key, failures in judged.items():
+        found[key], claims = indictment.indict(failures, rules)
+        claimed |= claims
+    barring = _barring(groups, found)
+    conditions = [_line(key, members, found[key], barring[key[0]], allow_void) for key, members in groups.items()]
+    shown = {(line["benchmark"], line["condition"]) for line in conditions if line["over_scored"] is not None}
+    present = [grade for grade in records.grades.values() if grade]
     return {
-        "schema": "assize.census/1",
+        "schema": "assize.census/2",
         "study": study.name,
         "study_digest": study.digest,
         "terms": {name: study.terms_digest(name) for name in study.benchmarks},
-        "planned": len(rows),
-        "conditions": conditions,
-        "void_reasons": void_reasons,
-        "oracle_exposed": sorted({f"{i['benchmark']}/{i['instance']}" for i in rows if i["oracle_exposed"]}),
+        "planned": len(records.grades),
         "allow_void": allow_void,
+        "indicted": any(item["indicts"] for items in found.values() for item in items),
+        "statistics": statistics.provenance(),
+        "conditions": conditions,
+        "comparisons": _comparisons({key: members for key, members in groups.items() if key in shown}),
+        "signatures": signatures.table([failure for failures in judged.values() for failure in failures], claimed),
+        "calibrations": flakiness.calibration_table(records.calibrations, records.admissions),
+        "unlike_repeats": flakiness.unlike_repeats(present),
+        "protocol_sensitive": _protocol_sensitive(present),
+        "tamper": _flags(present, "tamper"),
+        "flags": _flags(present, "flags"),
+        "official": officialness(present),
+        "oracle_exposed": sorted({_instance(grade) for grade in present if grade["oracle_exposed"]}),
+        "void_reasons": _void_reasons(records.grades),
     }
 
 
-def _told(numbers: dict) -> str:
-    """``steps 1/50, problems 0/15``: pairs are fractions."""
-    shown = {key: "/".join(map(str, value)) if isinstance(value, list) else value for key, value in numbers.items()}
-    return ", ".join(f"{key} {value}" for key, value in shown.items())
+def _barring(groups: dict, found: dict) -> dict[str, list[str]]:
+    """Benchmark -> why no number of it may be shown."""
+    reasons: dict[str, list[str]] = {}
+    for benchmark, condition in groups:
+        lines = reasons.setdefault(benchmark, [])
+        for item in found[benchmark, condition]:
+            if item["indicts"]:
+                lines.append(f"harness indicted in {condition}: {item['rule']} ({item['count']} of {item['of']})")
+    return reasons
+
+
+def _line(key: tuple[str, str], members: dict, faults: list[dict], barring: list[str], allow_void: bool) -> dict:
+    """One condition of one benchmark, for the record."""
+    name, condition = key
+    benchmark = load_benchmark(name)
+    verdicts = Counter(grade["verdict"] if grade else "void" for grade in members.values())
+    dry = sum(grade is not None and grade["scoring_status"] == "dry_run" for grade in members.values())
+    barring = barring + ([f"{dry} of {len(members)} from a dry run"] if dry else [])
+    why = barring + ([f"{verdicts['void']} of {len(members)} void"] if verdicts["void"] else [])
+    scored = verdicts["pass"] + verdicts["fail"]
+    shown = scored > 0 and not barring and (allow_void or not verdicts["void"])
+    return {
+        "benchmark": name,
+        "condition": condition,
+        "count": len(members),
+        "passed": verdicts["pass"],
+        "failed": verdicts["fail"],
+        "void": verdicts["void"],
+        "over_scored": verdicts["pass"] / scored if shown else None,
+        "over_planned": verdicts["pass"] / len(members) if shown else None,
+        "withheld": "; ".join(why) or None,
+        "tampered": sum(bool(grade and grade["tamper"]) for grade in members.values()),
+        "flagged": sum(bool(grade and grade["flags"]) for grade in members.values()),
+        "faults": faults,
+        "summary": benchmark.summary(members) if shown else {},
+        "estimates": _estimates(benchmark, members) if shown else [],
+    }
+
+
+def _measures(benchmark) -> dict[str, tuple]:
+    """Measure -> (what one episode counts as (sum, of how many), whether an episode is one trial)."""
+    measures = {
+        "pass_rate": (lambda episode, grade: (float(grade is not None and grade["verdict"] == "pass"), 1), True),
+        "mean_score": (lambda episode, grade: ((grade or {}).get("analysis_score") or 0.0, 1), False),
+    }
+    if benchmark.part:
+        measures[f"{benchmark.part}_rate"] = (benchmark.parts, False)
+    return measures
+
+
+def _units(members: dict, counts, over: str) -> statistics.Units:
+    """Instance -> what its episodes count together; over the scored ones, or over all that were planned."""
+    units: statistics.Units = {}
+    for episode, grade in members.items():
+        if over == "planned" or (grade is not None and grade["verdict"] != "void"):
+            count, of = counts(episode, grade)
+            had = units.get(episode.instance, (0.0, 0))
+            units[episode.instance] = (had[0] + count, had[1] + of)
+    return units
+
+
+def _estimates(benchmark, members: dict) -> list[dict]:
+    return [
+        {"measure": measure, "over": over, **statistics.estimate(_units(members, counts, over), proportion)}
+        for measure, (counts, proportion) in _measures(benchmark).items()
+        for over in ("scored", "planned")
+    ]
+
+
+def _comparisons(groups: dict[tuple[str, str], dict]) -> list[dict]:
+    """Every pair of conditions of a benchmark, by every measure, over the instances that both were scored at."""
+    found = []
+    for name in dict.fromkeys(name for name, _ in groups):
+        for measure, (counts, proportion) in _measures(load_benchmark(name)).items():
+            units = {
+                condition: _units(members, counts, "scored")
+                for (benchmark, condition), members in groups.items()
+                if benchmark == name
+            }
+            found += [
+                {"benchmark": name, "measure": measure, **line} for line in statistics.compare_all(units, proportion)
+            ]
+    return found
+
+
+def _instance(grade: dict) -> str:
+    return "{benchmark}/{instance}".format(**grade["episode"])
+
+
+def _name(grade: dict) -> str:
+    return "{benchmark}/{condition}/{instance}/{repeat}".format(**grade["episode"])
+
+
+def _protocol_sensitive(grades: list[dict]) -> list[dict]:
+    """Checks that the protocol can read in two ways, of which one is primary; both verdicts stand here."""
+    return [
+        {
+            "episode": _name(grade),
+            "check": item["id"],
+            "verdict": item["verdict"],
+            "other_verdict": item.get("other_verdict"),
+        }
+        for grade in grades
+        for item in grade["checks"]
+        if item.get("protocol_sensitive")
+    ]
+
+
+def _flags(grades: list[dict], kind: str) -> list[dict]:
+    """Flag -> how often, and in which grades. What follows a colon says where in a grade: it is no other flag."""
+    found: dict[str, list[str]] = {}
+    for grade in grades:
+        for flag in grade[kind]:
+            found.setdefault(flag.split(":")[0], []).append(_name(grade))
+    return [
+        {"flag": flag, "count": len(names), "episodes": sorted(set(names))} for flag, names in sorted(found.items())
+    ]
+
+
+def _void_reasons(grades: dict[Episode, dict | None]) -> dict[str, list[str]]:
+    """Scoring status -> one line an episode that was not judged."""
+    found: dict[str, list[str]] = {}
+    for episode, grade in grades.items():
+        status, reason = (grade["scoring_status"], grade["reason"]) if grade else NOT_GRADED
+        if grade is None or grade["verdict"] == "void":
+            found.setdefault(status, []).append(f"{episode}: {signatures.plain(reason or '')}")
+    return found
 
 
 def as_csv(rows: list[dict]) -> bytes:
@@ -194,53 +318,3 @@ def as_csv(rows: list[dict]) -> bytes:
     writer.writeheader()
     writer.writerows(rows)
     return buffer.getvalue().encode()
-
-
-def print_table(record: dict, rows: list[dict], folder: Path) -> None:
-    """Print the verdicts by condition, and every void with its reason."""
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 110
-    table = Table(title=f"{record['study']}: {record['planned']} episodes", title_justify="left")
-    for name in ("benchmark", "condition"):
-        table.add_column(name)
-    for name in ("count", "pass", "fail", "void", "pass rate\nover scored", "pass rate\nover planned"):
-        table.add_column(name, justify="right")
-    for line in record["conditions"]:
-        if line["over_scored"] is None:
-            rates = ("withheld", "withheld") if line["withheld"] else ("-", "-")
-        else:
-            mark = " *" if line["withheld"] else ""
-            rates = (f"{line['over_scored']:.1%}{mark}", f"{line['over_planned']:.1%}{mark}")
-        numbers = [str(line[key]) for key in ("count", "passed", "failed", "void")]
-        table.add_row(line["benchmark"], line["condition"], *numbers, *rates)
-    console.print(table)
-    for line in record["conditions"]:
-        for name, numbers in line["summary"].items():
-            console.print(f"{line['benchmark']}/{line['condition']} {name}: {_told(numbers)}", markup=False)
-    for line in record["conditions"]:
-        for fault in line["indictments"]:
-            where = f"{line['benchmark']}/{line['condition']}"
-            console.print(
-                f"HARNESS INDICTED in {where}: {fault['name']}, {fault['count']} of {fault['of']} failures, "
-                f"for example {fault['examples'][0]}. First: {fault['remedy']}",
-                soft_wrap=True,
-                markup=False,
-            )
-    if record["void_reasons"]:
-        marked = "rates marked * are over what was judged" if record["allow_void"] else "withheld until it is judged"
-        console.print(f"Not judged (void), {marked}:")
-        for status, reasons in record["void_reasons"].items():
-            for reason in reasons[:10]:
-                console.print(f"  {status}: {reason}", soft_wrap=True, markup=False)
-            if len(reasons) > 10:
-                console.print(f"  {status}: {len(reasons) - 10} more, in {folder / 'grades.csv'}", soft_wrap=True)
-    for name, count in Counter(flag for item in rows for flag in (item["tamper"] or "").split(";") if flag).items():
-        console.print(f"Tamper flag {name}: {count} grade(s)", markup=False)
-    if record["oracle_exposed"]:
-        names = ", ".join(record["oracle_exposed"])
-        console.print(f"Oracle exposed: a candidate can read the grader's files while graded: {names}", soft_wrap=True)
-    console.print(f"Each episode: {folder / 'grades.csv'}", soft_wrap=True)

@@ -1,86 +1,153 @@
-"""Harness faults by their signatures: the tables say which, the census withholds what they touch. Pure.
+"""Harness faults by their signatures: the table in config/harness-faults.yaml says which.
 
-A benchmark lists its own as ``Signature`` rows (``Benchmark.harness_faults``). One rule holds for all: where every
-failure of a condition that ran has one signature, and there are at least SHARED_FROM of them, it is the harness's.
+One declarative table for all benchmarks, as a data file: who audits a study reads it without reading code, a site adds
+a rule without changing any, and the census records its hash.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 
-SHARED_FROM = 10
-# The ordinary wrong answer. Anything else that all failures have in common is no answer at all.
-ORDINARY = ("AssertionError",)
-# Nothing was run for such a check, so its signature is not the harness's.
-NOT_RUN = "extraction"
+from assize.errors import UsageError
+from assize.records import ROOT, check, sha256_file
+from assize.signatures import Failure
+
+TABLE = ROOT / "config" / "harness-faults.yaml"
 EXAMPLES = 5
 
 
 @dataclass(frozen=True)
-class Signature:
-    """One kind of harness fault.
+class Scope:
+    """What a failure must be like: ``pattern`` is searched in its text, the others are lists of what is meant."""
 
-    A failed check is of the kind where ``pattern`` is found in its signature, its ``origin`` is one of ``origins``
-    (None: any), and its ``fault``, which the grader itself saw, is ``fault`` (None: whatever it is).
-    """
-
-    name: str
-    remedy: str
-    pattern: str = ""
+    pattern: str | None = None
     origins: tuple[str, ...] | None = None
-    fault: str | None = None
+    phases: tuple[str, ...] | None = None
+    faults: tuple[str, ...] | None = None
+    statuses: tuple[str, ...] | None = None
 
-    def matches(self, check: dict) -> bool:
+    @classmethod
+    def of(cls, raw: dict) -> "Scope":
+        return cls(**{key: value if key == "pattern" else tuple(value) for key, value in raw.items()})
+
+    def holds(self, failure: Failure) -> bool:
         return (
-            bool(re.search(self.pattern, check.get("signature") or ""))
-            and (self.origins is None or check.get("origin") in self.origins)
-            and (self.fault is None or check.get("fault") == self.fault)
+            (self.pattern is None or bool(re.search(self.pattern, failure.text)))
+            and (self.origins is None or failure.origin in self.origins)
+            and (self.phases is None or failure.phase in self.phases)
+            and (self.faults is None or failure.fault in self.faults)
+            and (self.statuses is None or failure.status in self.statuses)
         )
 
 
-def indict(grades: Iterable[dict], table: Iterable[Signature]) -> list[dict]:
-    """The harness faults in the grades of one condition.
+@dataclass(frozen=True)
+class Rule:
+    """One kind of harness fault, as the table has it."""
+
+    name: str
+    reads: str
+    remedy: str
+    benchmarks: tuple[str, ...] | None = None
+    where: Scope = Scope()
+    ignore: tuple[Scope, ...] = ()
+    exempt: tuple[Scope, ...] = ()
+    shared: bool = False
+    at_least: int = 1
+    share: float = 0.0
+
+    @classmethod
+    def of(cls, raw: dict) -> "Rule":
+        raw = dict(raw)
+        scopes = {
+            "where": Scope.of(raw.pop("where", {})),
+            "ignore": tuple(map(Scope.of, raw.pop("ignore", ()))),
+            "exempt": tuple(map(Scope.of, raw.pop("except", ()))),
+        }
+        benchmarks = raw.pop("benchmarks", None)
+        return cls(benchmarks=benchmarks and tuple(benchmarks), **scopes, **raw)
+
+    @property
+    def indicts(self) -> bool:
+        """A void is never a score, so what explains one indicts nothing."""
+        return self.reads != "void"
+
+    def counted(self, failure: Failure) -> bool:
+        """Whether a failure is one of those that the rule's numbers are over."""
+        return (
+            failure.reads == self.reads
+            and (self.benchmarks is None or failure.benchmark in self.benchmarks)
+            and not any(scope.holds(failure) for scope in self.ignore)
+        )
+
+    def claims(self, failure: Failure) -> bool:
+        return self.counted(failure) and self.where.holds(failure) and not any(e.holds(failure) for e in self.exempt)
+
+
+@cache
+def read_rules(path=TABLE) -> tuple[Rule, ...]:
+    """The table of harness faults.
+
+    Raises
+    ------
+    UsageError : it is missing, is no YAML, breaks its schema, names a rule twice, or has a pattern that is none.
+    """
+    import yaml
+
+    try:
+        raw = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        raise UsageError("missing_rules", f"{path}: no such table of harness faults") from None
+    except yaml.YAMLError as error:
+        raise UsageError("bad_rules", f"{path}: not YAML: {error}") from None
+    check(raw, "harness-faults", path)
+    names = Counter(rule["name"] for rule in raw)
+    twice = sorted(name for name, count in names.items() if count > 1)
+    if twice:
+        raise UsageError("bad_rules", f"{path}: given twice: {', '.join(twice)}", "each rule has a name of its own")
+    for rule in raw:
+        for scope in (rule.get("where", {}), *rule.get("ignore", ()), *rule.get("except", ())):
+            try:
+                re.compile(scope.get("pattern", ""))
+            except re.error as error:
+                message = f"{path}: {rule['name']}: pattern {scope['pattern']!r} is no regular expression: {error}"
+                raise UsageError("bad_rules", message) from None
+    return tuple(map(Rule.of, raw))
+
+
+def table_provenance() -> dict:
+    """For the census: which table was applied."""
+    return {"path": str(TABLE.relative_to(ROOT)), "sha256": sha256_file(TABLE)}
+
+
+def indict(failures: Iterable[Failure], rules: Iterable[Rule]) -> tuple[list[dict], dict[Failure, str]]:
+    """The harness faults among the failures of one condition.
 
     Returns
     -------
-    For each kind that was found: name, count, ``of`` (all failed checks), examples (``instance: check: signature``)
-    and remedy. A check counts for the first row of the table that it matches.
+    (found, claimed) : for each rule that holds: rule, indicts, count, ``of`` (the failures that it is over), examples,
+    the affected episodes and the remedy, the most frequent first; and failure -> name of the rule that claims it. A
+    failure belongs to the first rule of the table that claims it and holds.
     """
-    table = list(table)
-    failed = [
-        (grade["episode"]["instance"], check)
-        for grade in grades
-        for check in grade["checks"]
-        if check["verdict"] == "fail"
-    ]
-    found: dict[str, list] = {}
-    for instance, check in failed:
-        kind = next((row for row in table if row.matches(check)), None)
-        if kind:
-            found.setdefault(kind.name, []).append((instance, check))
-    remedies = {row.name: row.remedy for row in table}
-    shared = shared_signature([check for _, check in failed])
-    if shared and not found:
-        found["shared_signature"] = [(instance, check) for instance, check in failed if check["signature"] == shared]
-        remedies["shared_signature"] = f"every failure is {shared!r}: audit the protocol before any score"
-    return [
-        {
-            "name": name,
-            "count": len(members),
-            "of": len(failed),
-            "examples": [f"{instance}: {check['id']}: {check['signature']}" for instance, check in members[:EXAMPLES]],
-            "remedy": remedies[name],
-        }
-        for name, members in sorted(found.items(), key=lambda item: -len(item[1]))
-    ]
-
-
-def shared_signature(failed: list[dict]) -> str | None:
-    """The signature that all failed checks share, where they are many and it is not an ordinary wrong answer."""
-    ran = [check for check in failed if check.get("phase") != NOT_RUN]
-    signatures = Counter(check.get("signature") for check in ran)
-    if len(ran) < SHARED_FROM or len(signatures) != 1:
-        return None
-    signature = next(iter(signatures))
-    return None if signature is None or signature in ORDINARY else signature
+    failures, found, claimed = list(failures), [], {}
+    for rule in rules:
+        counted = [failure for failure in failures if rule.counted(failure)]
+        members = [failure for failure in counted if failure not in claimed and rule.claims(failure)]
+        if rule.shared and len({member.signature for member in members}) != 1:
+            continue
+        if len(members) < rule.at_least or len(members) < rule.share * len(counted):
+            continue
+        claimed |= dict.fromkeys(members, rule.name)
+        found.append(
+            {
+                "rule": rule.name,
+                "indicts": rule.indicts,
+                "count": len(members),
+                "of": len(counted),
+                "examples": [member.example for member in members[:EXAMPLES]],
+                "episodes": sorted({member.episode for member in members}),
+                "remedy": rule.remedy,
+            }
+        )
+    return sorted(found, key=lambda item: (-item["count"], item["rule"])), claimed

@@ -5,8 +5,8 @@ import pytest
 from assize.benchmarks.scicode import court, grading
 from assize.benchmarks.scicode.benchmark import reference_responses
 from assize.benchmarks.scicode.composition import Options, compose, declared_names
-from assize.benchmarks.scicode.signatures import HARNESS_FAULTS
-from assize.indictment import indict
+from assize.indictment import indict, read_rules
+from assize.signatures import failures
 from scicode_support import lane_of, needs_data, needs_runtime, runtime, split
 
 pytestmark = [needs_data, needs_runtime]
@@ -24,7 +24,8 @@ def graded(problem, **options) -> dict:
     results = court.run_programs(lane_of("bubblewrap"), runtime(), problem, programs, {}, workers=2, **options)
     declared = declared_names(problem)
     checks = [grading.check(number, each, results, declared) for number, each in variants.items()]
-    return grading.body(problem, checks) | {"episode": {"instance": problem.id}}
+    episode = {"benchmark": "scicode", "condition": "reference", "instance": problem.id, "repeat": 1}
+    return grading.body(problem, checks) | {"episode": episode}
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,6 @@ def test_a_run_without_targets_or_without_the_module_is_indicted(options, kind):
     grades = [graded(split("dev")[problem], **options) for problem in PROBLEMS]
     assert all(grade["verdict"] == "fail" for grade in grades)
     failed = sum(check["verdict"] == "fail" for grade in grades for check in grade["checks"])
-    found = indict(grades, HARNESS_FAULTS)
-    assert [(item["name"], item["count"], item["of"]) for item in found] == [(kind, failed, failed)]
+    found, _ = indict(failures(grades), read_rules())
+    assert [(item["rule"], item["count"], item["of"]) for item in found] == [(kind, failed, failed)]
     assert failed == 14

@@ -2,16 +2,26 @@
 
 import pytest
 
+from assize import indictment
 from assize.benchmarks.scicode.benchmark import manifest
 from assize.benchmarks.scicode.scores import summary
-from assize.benchmarks.scicode.signatures import HARNESS_FAULTS
-from assize.indictment import indict
+from assize.signatures import failures
 from assize.study import Episode
 
 
 def grade(instance: str, *checks: dict, verdict: str = "fail") -> dict:
     episode = {"benchmark": "scicode", "condition": "model", "instance": instance, "repeat": 1}
-    return {"episode": episode, "verdict": verdict, "checks": list(checks)}
+    return {
+        "episode": episode,
+        "verdict": verdict,
+        "scoring_status": "not_solved",
+        "reason": "0 of 9 steps pass",
+        "checks": list(checks),
+    }
+
+
+def indict(grades: list[dict]) -> list[dict]:
+    return indictment.indict(failures(grades), indictment.read_rules())[0]
 
 
 def check(id: str = "1.1", signature: str | None = None, origin: str = "tests", **fields) -> dict:
@@ -26,8 +36,8 @@ NO_MODULE = "ModuleNotFoundError: No module named 'scicode'"
 def test_the_historic_incident_is_indicted_with_its_counts():
     """0% pass, 251 times one fault of the harness and 36 times another."""
     checks = [check(f"1.{i}", NO_TARGET) for i in range(251)] + [check(f"2.{i}", NO_MODULE) for i in range(36)]
-    found = indict([grade("1", *checks)], HARNESS_FAULTS)
-    assert [(item["name"], item["count"], item["of"]) for item in found] == [
+    found = indict([grade("1", *checks)])
+    assert [(item["rule"], item["count"], item["of"]) for item in found] == [
         ("no_target", 251, 287),
         ("no_scicode_module", 36, 287),
     ]
@@ -50,7 +60,7 @@ def test_the_historic_incident_is_indicted_with_its_counts():
     ],
 )
 def test_one_such_failure_is_enough(kind, failed):
-    assert [item["name"] for item in indict([grade("1", failed)], HARNESS_FAULTS)] == [kind]
+    assert [item["rule"] for item in indict([grade("1", failed)])] == [kind]
 
 
 @pytest.mark.parametrize(
@@ -64,20 +74,20 @@ def test_one_such_failure_is_enough(kind, failed):
     ],
 )
 def test_what_the_candidate_did_indicts_nobody(failed):
-    assert indict([grade("1", failed)], HARNESS_FAULTS) == []
+    assert indict([grade("1", failed)]) == []
 
 
 def test_ten_failures_with_one_signature_are_the_harnesss():
     shared = [check(f"1.{i}", "TypeError: unsupported operand", "code") for i in range(10)]
-    assert [item["name"] for item in indict([grade("1", *shared)], HARNESS_FAULTS)] == ["shared_signature"]
-    assert indict([grade("1", *shared[:9])], HARNESS_FAULTS) == []
-    assert indict([grade("1", *shared, check("1.99", "AssertionError"))], HARNESS_FAULTS) == []
+    assert [item["rule"] for item in indict([grade("1", *shared)])] == ["shared_signature"]
+    assert indict([grade("1", *shared[:9])]) == []
+    assert indict([grade("1", *shared, check("1.99", "AssertionError"))]) == []
 
 
 def test_ten_wrong_answers_or_ten_missing_steps_are_not():
-    assert indict([grade("1", *(check(f"1.{i}", "AssertionError") for i in range(50)))], HARNESS_FAULTS) == []
+    assert indict([grade("1", *(check(f"1.{i}", "AssertionError") for i in range(50)))]) == []
     missing = [check(f"1.{i}", "missing step", "code", phase="extraction") for i in range(50)]
-    assert indict([grade("1", *missing)], HARNESS_FAULTS) == []
+    assert indict([grade("1", *missing)]) == []
 
 
 def test_denominators_come_from_the_manifest_and_a_missing_grade_counts():

@@ -37,8 +37,8 @@ class Benchmark(ABC):
     protocol_version: str
     # "each": a failed calibration bars its instance. "all": it bars every instance.
     admission: str
-    # What in a failed check is the harness's fault: rows of assize.indictment.Signature.
-    harness_faults: tuple = ()
+    # What the parts of an instance are called, where the benchmark's headline counts them beside whole instances.
+    part: str | None = None
 
     @property
     def schema(self) -> str:
@@ -72,6 +72,10 @@ class Benchmark(ABC):
     @abstractmethod
     def grade(self, context, episode, archive: bytes, evidence: Path) -> dict:
         """Judge one snapshot; raw outputs go to ``evidence``."""
+
+    def parts(self, episode, grade: dict | None) -> tuple[float, int]:
+        """(parts that passed, parts that there are) of one episode; the grade is None where there is none. Pure."""
+        raise NotImplementedError
 
     def summary(self, grades: dict) -> dict:
         """Numbers of the benchmark's own for one condition, for the census: episode -> grade or None in. Pure."""

@@ -6,7 +6,6 @@ from importlib import resources
 from pathlib import Path
 
 from assize.benchmarks import Benchmark, Plan
-from assize.benchmarks.scicode.signatures import HARNESS_FAULTS
 from assize.errors import InfrastructureError, UsageError
 from assize.records import digest, sha256_file, strict_json, write_atomic
 from assize.study import staged_path
@@ -30,7 +29,7 @@ class ScicodeBenchmark(Benchmark):
     name = "scicode"
     protocol_version = "1"
     admission = "each"
-    harness_faults = HARNESS_FAULTS
+    part = "step"
 
     def plan(self, section: dict, datasets: dict) -> Plan:
         from assize.benchmarks.scicode.court import DEFAULT_STEP_LIMITS, VENV, lock_digest
@@ -180,6 +179,11 @@ class ScicodeBenchmark(Benchmark):
         from assize.benchmarks.scicode.scores import summary
 
         return summary(grades)
+
+    def parts(self, episode, grade: dict | None) -> tuple[float, int]:
+        from assize.benchmarks.scicode.scores import steps
+
+        return steps(episode, grade)
 
     def doctor_checks(self, study, engine: str | None) -> list:
         from assize.benchmarks.scicode.court import find_runtime

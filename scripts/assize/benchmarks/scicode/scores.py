@@ -6,6 +6,12 @@ from assize.benchmarks.scicode.benchmark import manifest, split_of
 STEPS_WITH_GIVEN = 291
 
 
+def steps(episode, grade: dict | None) -> tuple[int, int]:
+    """(scored steps that passed, scored steps) of one episode."""
+    planned = sum(count > 0 for count in manifest()[split_of(episode.instance)][episode.instance])
+    return sum(check["verdict"] == "pass" for check in (grade or {"checks": []})["checks"]), planned
+
+
 def summary(grades: dict) -> dict:
     """Steps and problems passed, by split.
 
@@ -22,12 +28,11 @@ def summary(grades: dict) -> dict:
     totals = {}
     for episode, grade in grades.items():
         split = split_of(episode.instance)
-        planned = sum(count > 0 for count in manifest()[split][episode.instance])
+        passed, planned = steps(episode, grade)
         checks = grade["checks"] if grade else []
-        passed = [check for check in checks if check["verdict"] == "pass"]
         for name in (split, "all"):
             line = totals.setdefault(name, dict.fromkeys(_FIELDS, 0))
-            line["steps_passed"] += len(passed)
+            line["steps_passed"] += passed
             line["steps"] += planned
             line["problems_passed"] += bool(grade) and grade["verdict"] == "pass"
             line["problems"] += 1

@@ -9,11 +9,13 @@ from assize.benchmarks.scicode.composition import Options, compose, declared_nam
 from assize.benchmarks.scicode.court import core_slots, cut_targets, find_runtime, run_programs, survey
 from assize.benchmarks.scicode.extraction import EXTRACTIONS
 from assize.benchmarks.scicode.problems import OFFICIAL_TARGETS, Problem
-from assize.benchmarks.scicode.signatures import LOST_OFFICIALLY
 from assize.cli import log
 from assize.errors import InfrastructureError
 from assize.records import read_record, sha256_file, write_atomic
 from assize.sandbox import open_lane
+
+# Names that the official code itself loses under ``special: official`` (13.8-13.14, 62.x): no fault of this harness.
+LOST_OFFICIALLY = ("Maxwell", "Block", "EnlargedBlock")
 
 
 class Bench:
