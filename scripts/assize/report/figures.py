@@ -16,6 +16,7 @@ MEANINGS = {
 # Inches. A row is as high as its label needs; blocks of rows stand side by side.
 ROW, ROW_SMALL, COLUMN, LETTER = 0.26, 0.15, 0.42, 0.085
 ROWS_IN_ONE_BLOCK, ROWS_IN_A_BLOCK = 45, 90
+LEGEND = 6.5
 INSTANCES_SHOWN = 900
 
 
@@ -65,15 +66,18 @@ def verdict_map(rows: list[dict], lines: list[dict], title: str):
     # Columns are as wide as they can be in a page, so that their names need not be turned if they are few.
     column = max(0.16, min(COLUMN * 2, 9 / (len(columns) * len(blocks))))
     label = min(3.2, max(map(len, shown)) * size / 10 * LETTER) + 0.15
-    width = max(6.5, len(blocks) * (label + column * len(columns)) + 0.4)
+    needed = len(blocks) * (label + column * len(columns)) + 0.3
     names = max(len(condition) for condition, _ in columns) * LETTER
     repeats = len({repeat for _, repeat in columns})
     turned = 0 if names + 0.1 < column * repeats else 90
-    height = max(map(len, blocks)) * row + (names if turned else 0.2) + 1.1
-    drawn = figure(width, height)
-    axes = drawn.subplots(1, len(blocks), squeeze=False)[0]
+    height = len(blocks[0]) * row + (names if turned else 0.2) + 1.1
+    # A place left empty keeps a small map from being stretched to the width of its legend.
+    spare = max(0.01, LEGEND - needed)
+    drawn = figure(needed + spare, height)
+    *axes, empty = drawn.subplots(1, len(blocks) + 1, width_ratios=[*[needed / len(blocks)] * len(blocks), spare])
+    empty.set_axis_off()
     for place, block in zip(axes, blocks, strict=True):
-        _block(place, block, columns, cells, size, turned)
+        _block(place, block, columns, cells, size, turned, len(blocks[0]))
     if len(shown) < len(instances):
         title += f"; the first {len(shown)} of {len(instances)} instances"
     drawn.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
@@ -88,7 +92,7 @@ def verdict_map(rows: list[dict], lines: list[dict], title: str):
     return drawn
 
 
-def _block(axes, instances: list[str], columns: list, cells: dict, size: float, turned: int) -> None:
+def _block(axes, instances: list[str], columns: list, cells: dict, size: float, turned: int, rows: int) -> None:
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
@@ -108,7 +112,7 @@ def _block(axes, instances: list[str], columns: list, cells: dict, size: float, 
                 hatch=HATCHES.get(found),
             )
         )
-    axes.set(xlim=(0, len(columns)), ylim=(len(instances), 0))
+    axes.set(xlim=(0, len(columns)), ylim=(rows, 0))
     axes.set_yticks([y + 0.5 for y in range(len(instances))], [_short(name) for name in instances], fontsize=size)
     conditions = list(dict.fromkeys(condition for condition, _ in columns))
     repeats = len(columns) // len(conditions)

@@ -7,6 +7,7 @@ from assize.officialness import reservations
 from assize.report.text import visible
 
 REASONS_SHOWN = 5
+NAMES_SHOWN = 4
 
 
 @dataclass(frozen=True)
@@ -43,31 +44,46 @@ def notices(census: dict, cases: list[dict]) -> list[Notice]:
     return [notice for notice in found if notice] or [_calm(census)]
 
 
-def _faults(census: dict, indicts: bool) -> list[tuple[dict, dict]]:
-    return [(line, fault) for line in census["conditions"] for fault in line["faults"] if fault["indicts"] is indicts]
+def _faults(census: dict, indicts: bool) -> list[dict]:
+    """The harness faults found, each rule once a benchmark, the most frequent first."""
+    found: dict[tuple[str, str], dict] = {}
+    for line in census["conditions"]:
+        for fault in line["faults"]:
+            if fault["indicts"] is indicts:
+                new = {"benchmark": line["benchmark"], "conditions": [], **fault, "count": 0, "of": 0}
+                group = found.setdefault((line["benchmark"], fault["rule"]), new)
+                group["conditions"].append(line["condition"])
+                group["count"] += fault["count"]
+                group["of"] += fault["of"]
+    return sorted(found.values(), key=lambda group: -group["count"])
+
+
+def _fault_item(group: dict, what: str) -> Item:
+    where = _names(group["conditions"])
+    return Item(
+        f"{group['rule']}: {group['count']} of {group['of']} {what} of {group['benchmark']}, in {where}",
+        visible(group["examples"][0]) if group["examples"] else "",
+        group["remedy"],
+        fault_flag(group["rule"]),
+    )
+
+
+def _names(names: list[str]) -> str:
+    if len(names) <= NAMES_SHOWN:
+        return ", ".join(names)
+    return f"{', '.join(names[:NAMES_SHOWN])} and {len(names) - NAMES_SHOWN} more conditions"
 
 
 def _indictment(census: dict) -> Notice | None:
     faults = _faults(census, True)
     if not faults:
         return None
-    benchmarks = sorted({line["benchmark"] for line, _ in faults})
-    items = [
-        Item(
-            f"{fault['rule']}: {fault['count']} of {fault['of']} failures of {line['benchmark']}/{line['condition']}",
-            visible(fault["examples"][0]) if fault["examples"] else "",
-            fault["remedy"],
-            fault_flag(fault["rule"]),
-        )
-        for line, fault in sorted(faults, key=lambda pair: -pair[1]["count"])
-    ]
+    benchmarks = sorted({group["benchmark"] for group in faults})
     return Notice(
         "alarm",
         f"The harness is indicted: no number of {', '.join(benchmarks)} is shown",
-        (
-            "These failures are faults of the harness, no answers of a model. Mend them in this order and grade again.",
-        ),
-        tuple(items),
+        ("These failures are faults of the harness, no answers of a model. Mend them in this order and grade again.",),
+        tuple(_fault_item(group, "failures") for group in faults),
     )
 
 
@@ -94,9 +110,7 @@ def _voids(census: dict) -> Notice | None:
         shown = "\n".join(visible(reason) for reason in reasons[:REASONS_SHOWN])
         more = len(reasons) - REASONS_SHOWN
         items.append(Item(f"{status}: {len(reasons)}", shown + (f"\nand {more} more" if more > 0 else "")))
-    for line, fault in _faults(census, False):
-        what = f"{fault['rule']}: {fault['count']} of {fault['of']} voids of {line['benchmark']}/{line['condition']}"
-        items.append(Item(what, "", fault["remedy"], fault_flag(fault["rule"])))
+    items += [_fault_item(group, "voids") for group in _faults(census, False)]
     marked = "The rates are over what was judged." if census["allow_void"] else "Their conditions' rates are withheld."
     was = "was" if count == 1 else "were"
     return Notice("warn", f"{count} of {census['planned']} episodes {was} not judged", (marked,), tuple(items))

@@ -16,11 +16,16 @@ ASSETS = Path(__file__).parent / "assets"
 
 
 def read_cases(study: Study, grades: dict, record: dict) -> list[dict]:
-    """One case an episode: its grade, its row of the census, its signatures and harness faults, its chain.
-
-    Reads the records that a grade stands on, and hashes every snapshot.
-    """
+    """``cases`` with the chain of each grade: reads the records that it stands on, and hashes every snapshot."""
     files = Files(study)
+    return cases(study, grades, record, lambda episode, grade: links(study, episode, grade, files))
+
+
+def cases(study: Study, grades: dict, record: dict, chain) -> list[dict]:
+    """One case an episode: its grade, its row of the census, its signatures and harness faults, its chain. Pure.
+
+    ``chain`` gives the links of (episode, grade).
+    """
     signatures: dict[str, list[str]] = {}
     for line in record["signatures"]:
         for name in line["episodes"]:
@@ -37,7 +42,7 @@ def read_cases(study: Study, grades: dict, record: dict) -> list[dict]:
             "row": census.row(study, episode, grade),
             "signatures": list(dict.fromkeys(signatures.get(str(episode), ()))),
             "faults": sorted(faults.get(str(episode), ())),
-            "links": links(study, episode, grade, files) if grade else [],
+            "links": chain(episode, grade) if grade else [],
         }
         for episode, grade in grades.items()
     ]

@@ -60,6 +60,8 @@
   }
 
   const badge = (verdict) => element("span", { class: `verdict ${verdict}` }, `${SIGNS[verdict]} ${verdict}`);
+  // A reason may begin with its status.
+  const why = (grade) => (grade.reason.startsWith(`${grade.status}: `) ? grade.reason : `${grade.status}: ${grade.reason}`);
   const shown = (score) => (score === null ? "" : Number.isInteger(score) ? `${score}` : score.toFixed(3));
 
   // Filters: what is chosen, and how many grades each further choice would leave.
@@ -118,6 +120,8 @@
   function draw() {
     height = parseFloat(getComputedStyle(document.documentElement).getPropertyValue("--row"));
     spacer.style.height = `${found.length * height}px`;
+    // Headings stand over their columns, whether a scroll bar takes room or not.
+    by("heads").style.marginRight = `${list.offsetWidth - list.clientWidth}px`;
     const first = Math.max(0, Math.floor(list.scrollTop / height) - BEYOND);
     const last = Math.min(found.length, Math.ceil((list.scrollTop + list.clientHeight) / height) + BEYOND);
     if (!found.length) {
@@ -136,8 +140,8 @@
     const grade = found[place];
     const marks = grade.flags.length ? element("span", { class: "mark", title: grade.flags.join(", ") }, " ⚑") : null;
     const more = grade.signatures.length > 1 ? ` (+${grade.signatures.length - 1})` : "";
-    const why = element("span", { class: "why" }, element("bdi", {}, `${grade.status}: ${grade.reason}`));
-    if (grade.signatures.length) why.append(element("bdi", { class: "mono" }, grade.signatures[0] + more));
+    const reasons = element("span", { class: "why" }, element("bdi", {}, why(grade)));
+    if (grade.signatures.length) reasons.append(element("bdi", { class: "mono" }, grade.signatures[0] + more));
     const row = element(
       "div",
       {
@@ -151,7 +155,7 @@
       element("span", {}, badge(grade.verdict)),
       element("span", {}, element("bdi", {}, grade.condition), marks),
       element("span", { class: "instance" }, element("bdi", {}, grade.instance), element("span", { class: "sub" }, ` · ${grade.repeat}`)),
-      why,
+      reasons,
       element("span", { class: "number score" }, shown(grade.score)),
     );
     row.style.top = `${place * height}px`;
@@ -267,8 +271,8 @@
         element("h2", { id: "detail-title", tabindex: "-1" }, badge(grade.verdict), " ", element("bdi", {}, `${grade.condition} / ${grade.instance} / ${grade.repeat}`)),
         close,
       ),
-      element("p", { class: "soft" }, grade.benchmark),
-      element("p", { class: "reason" }, element("strong", {}, grade.status), ": ", element("bdi", {}, grade.reason || "no reason given")),
+      element("p", { class: "soft" }, `benchmark ${grade.benchmark}`),
+      element("p", { class: "reason" }, element("bdi", {}, why(grade))),
       grade.flags.length ? element("ul", { class: "chips", "aria-label": "Flags" }, ...grade.flags.map((flag) => element("li", {}, element("bdi", {}, flag)))) : null,
       ...(total ? section("Checks", checksTable(checks, total)) : []),
       ...(links.length
