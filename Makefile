@@ -48,9 +48,10 @@ $(VENV)/.test-ready: envs/test-requirements.lock $(VENV)/.study-ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
 	@touch $@
 
-# How much faster the dev references are graded than one process a step, one after another.
+# How much faster the dev references are graded than one process a step, one after another; the audit of 2,000 grades.
 bench: setup setup-scicode
 	$(BIN)/python scripts/scicode_adapter.py bench --problems $(SCICODE_PROBLEMS) --output results/bench-scicode.json
+	PYTHONPATH=scripts $(BIN)/python tests/generated_study.py 2000
 
 setup-scicode: setup $(SCICODE)/.assize-lock
 

@@ -1,4 +1,4 @@
-# Every planned episode is one row.
+# Every planned episode is one row. The seal lists the hash of every file that the numbers stand on.
 
 
 rule census:
@@ -7,6 +7,7 @@ rule census:
     output:
         record="results/{study}/census/census.json",
         rows="results/{study}/census/grades.csv",
+        seal="results/{study}/census/SHA256SUMS",
     log:
         "results/{study}/logs/census.log",
     conda:

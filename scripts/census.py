@@ -1,9 +1,9 @@
 #!/usr/bin/env python
-"""Count a study: write census.json and grades.csv, or print the table of verdicts."""
+"""Count a study: write census.json, grades.csv and the seal, or print the table of verdicts."""
 
 from pathlib import Path
 
-from assize import census, cli, indictment
+from assize import census, cli, indictment, seal
 from assize.census_table import print_census
 from assize.errors import GateClosed
 from assize.records import write_atomic, write_record
@@ -23,10 +23,11 @@ def main(argv) -> dict | None:
     record["rules"] = indictment.table_provenance()
     folder = study.root / "census"
     if arguments.table:
-        print_census(record, folder)
+        print_census(record, folder, seal.seal_of(study))
     else:
         write_atomic(folder / "grades.csv", census.as_csv(census.rows(study, records.grades)))
         write_record(folder / "census.json", record)
+        seal.write_seal(study)
     withheld = [
         f"  {line['benchmark']}/{line['condition']}: {line['withheld']}"
         for line in record["conditions"]

@@ -110,8 +110,7 @@ def check_one_study(study: Study, grades: dict[Episode, dict | None]) -> None:
 
 def row(study: Study, episode: Episode, grade: dict | None) -> dict:
     """One episode as a row of ``grades.csv``. An episode without a grade is void."""
-    path = study.episode_folder(episode) / "grade.json"
-    common = episode.as_json() | {"grade": str(path)}
+    common = episode.as_json() | {"grade": f"episodes/{episode}/grade.json"}
     if grade is None:
         status, reason = NOT_GRADED
         missing = {"verdict": "void", "valid": False, "scoring_status": status, "reason": reason}

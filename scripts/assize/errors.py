@@ -12,16 +12,17 @@ class AssizeError(Exception):
     code : a stable word for programs, for example ``bad_input``.
     message : what is wrong, with the file and the field.
     hint : what the reader can do about it.
+    details : what else a program may want to know, beside the error in its JSON object.
     """
 
     exit_status = 3
 
-    def __init__(self, code: str, message: str, hint: str = ""):
+    def __init__(self, code: str, message: str, hint: str = "", details: dict | None = None):
         super().__init__(message)
-        self.code, self.message, self.hint = code, message, hint
+        self.code, self.message, self.hint, self.details = code, message, hint, details or {}
 
     def as_json(self) -> dict:
-        return {"ok": False, "error": {"code": self.code, "message": self.message, "hint": self.hint}}
+        return {**self.details, "ok": False, "error": {"code": self.code, "message": self.message, "hint": self.hint}}
 
 
 class UsageError(AssizeError):
@@ -37,6 +38,6 @@ class InfrastructureError(AssizeError):
 
 
 class GateClosed(AssizeError):
-    """Calibration is missing, has failed, or is of other terms."""
+    """A gate that stays shut: calibration did not pass, a number is withheld, a link of the chain is broken."""
 
     exit_status = 4

@@ -23,7 +23,7 @@ _EXCEPTION = re.compile(
 _FOLDS = (
     (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"), "<id>"),
     (re.compile(r"\b0x[0-9a-fA-F]+\b"), "<address>"),
-    (re.compile(r"(?<![\w./<])(?:\.{0,2}|~)/(?:[^\s'\"`:;,()<>\[\]]+/?)+"), "<path>"),
+    (re.compile(r"(?<![\w./<])(?:\.{1,2}|~)?/[^\s'\"`:;,()<>\[\]]+"), "<path>"),
     (re.compile(r"(?<=<path>):\d+(?::\d+)?"), ":<n>"),
     (re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}\b"), "<hex>"),
 )

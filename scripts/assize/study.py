@@ -282,6 +282,12 @@ def staged_path(declaration: dict) -> str:
     return str(RESULTS / "staged" / declaration["sha256"] / declaration["filename"])
 
 
+def beside(root: Path, path: str) -> Path:
+    """A path of a study's terms, for the study in the folder ``root``: what is staged lies beside that folder."""
+    parts = Path(path).parts
+    return root.parent.joinpath(*parts[1:]) if parts[0] == RESULTS.name else repository(path)
+
+
 def repository(path: str) -> Path:
     """A path of a config: absolute as it is, else from the root of the project."""
     return ROOT / path

@@ -6,8 +6,11 @@ import io
 import pytest
 
 from assize.census import Records, aggregate, as_csv, check_one_study, row
+from assize.census_table import print_census
 from assize.errors import UsageError
-from assize.records import ROOT
+from assize.indictment import Rule, table_provenance
+from assize.officialness import reservations
+from assize.records import ROOT, write_record
 from assize.study import Study, load_config, resolve
 
 SLURM = {"job_id": "7", "node": "n1", "cpus": 16, "memory_mb": 30720, "partition": "main", "account": None}
@@ -100,6 +103,8 @@ def test_the_csv_has_one_row_an_episode(study):
 def test_grades_that_do_not_belong_together_are_refused_with_the_list(study):
     episodes = study.episodes()
     grades = {episode: grade(study, episode, slurm=SLURM) for episode in episodes}
+    # Another node is no other allocation.
+    grades[episodes[4]] = grade(study, episodes[4], slurm=SLURM | {"node": "n2", "job_id": "8"})
     check_one_study(study, grades)
     grades[episodes[0]] = grade(study, episodes[0], slurm=SLURM | {"cpus": 8})
     grades[episodes[1]] = grade(study, episodes[2], slurm=SLURM)
@@ -111,3 +116,99 @@ def test_grades_that_do_not_belong_together_are_refused_with_the_list(study):
     assert f"{episodes[0]}/grade.json: graded in an allocation of (8, 30720)" in message
     assert f"{episodes[1]}/grade.json: it is the grade of another episode" in message
     assert f"{episodes[3]}/grade.json: graded under terms 000000000000" in message
+
+
+RULE = Rule.of({"name": "no_target", "reads": "check", "where": {"pattern": "target"}, "remedy": "stage the targets"})
+
+
+def with_checks(study, episode, *signatures):
+    checks = [{"id": str(n), "verdict": "fail", "signature": text} for n, text in enumerate(signatures)]
+    return grade(study, episode, "fail", checks=checks)
+
+
+def test_an_indictment_withholds_every_number_of_its_benchmark(study):
+    """One harness judges all conditions: what it did to one makes a comparison with the others worthless."""
+    grades = {episode: grade(study, episode) for episode in study.episodes()}
+    first = study.episodes()[0]
+    grades[first] = with_checks(study, first, "NameError: name 'target' is not defined", "AssertionError")
+    record = count(study, grades, rules=(RULE,), allow_void=True)
+    assert record["indicted"] is True
+    one, two = record["conditions"]
+    for line in (one, two):
+        assert (line["over_scored"], line["estimates"], line["summary"]) == (None, [], {})
+        assert line["withheld"] == "harness indicted in one: no_target (1 of 2)"
+    (fault,) = one["faults"]
+    assert (fault["rule"], fault["count"], fault["of"], fault["remedy"]) == ("no_target", 1, 2, "stage the targets")
+    assert (fault["episodes"], two["faults"]) == ([str(first)], [])
+    assert record["comparisons"] == []
+    assert {line["signature"]: line["rule"] for line in record["signatures"]} == {
+        "NameError: name 'target' is not defined": "no_target",
+        "AssertionError": None,
+    }
+    assert count(study, grades)["indicted"] is False
+
+
+def test_the_terminal_leads_with_the_indictment_and_says_what_to_mend(study, tmp_path, capsys):
+    grades = {episode: with_checks(study, episode, "NameError: target") for episode in study.episodes()}
+    print_census(count(study, grades, rules=(RULE,)), tmp_path)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("HARNESS INDICTED: no number of command is a model's score")
+    assert lines[1].strip() == "command/one: no_target: 6 of 6 failures"
+    assert lines[3].strip() == "mend first: stage the targets"
+    assert "%" not in "\n".join(lines)
+
+
+def test_estimates_and_comparisons_are_over_instances(study):
+    episodes = study.episodes()
+    grades = {episode: grade(study, episode, "pass" if episode.condition == "one" else "fail") for episode in episodes}
+    record = count(study, grades)
+    shown = {
+        (item["measure"], item["over"]): (item["value"], item["method"], item["units"])
+        for item in record["conditions"][0]["estimates"]
+    }
+    assert shown["pass_rate", "scored"] == shown["pass_rate", "planned"] == (1.0, "wilson", 6)
+    assert shown["mean_score", "scored"] == (1.0, "none", 6)
+    (compared,) = [item for item in record["comparisons"] if item["measure"] == "pass_rate"]
+    assert (compared["first"], compared["second"], compared["discordant"], compared["p_value"]) == (
+        "one",
+        "two",
+        6,
+        0.03125,
+    )
+
+
+def test_a_void_counts_as_nothing_over_planned_and_not_at_all_over_scored(study):
+    grades = {episode: grade(study, episode) for episode in study.episodes()}
+    first = study.episodes()[0]
+    grades[first] = grade(study, first, "void")
+    one, _ = count(study, grades, allow_void=True)["conditions"]
+    values = {(item["measure"], item["over"]): item["value"] for item in one["estimates"]}
+    assert values["mean_score", "scored"] == 1.0
+    assert values["mean_score", "planned"] == values["pass_rate", "planned"] == pytest.approx(5 / 6, abs=1e-6)
+
+
+def test_flags_claims_and_sensitive_checks_are_counted(study):
+    grades = {episode: grade(study, episode) for episode in study.episodes()}
+    first, second = study.episodes()[:2]
+    check = {"id": "1.1", "verdict": "pass", "protocol_sensitive": True, "other_verdict": "fail"}
+    grades[first] = grade(study, first, tamper=["early_exit:1.1", "early_exit:1.2"], checks=[check])
+    provenance = grades[second]["provenance"] | {"official_targets": False}
+    grades[second] = grade(study, second, provenance=provenance)
+    record = count(study, grades)
+    assert record["tamper"] == [{"flag": "early_exit", "count": 2, "episodes": [str(first)]}]
+    assert record["conditions"][0]["tampered"] == 1
+    assert record["official"]["command"]["claims"] == {"targets": {"true": 0, "false": 1}}
+    assert record["official"]["command"]["lanes"] == {"bubblewrap": 12}
+    assert record["protocol_sensitive"] == [
+        {"episode": str(first), "check": "1.1", "verdict": "pass", "other_verdict": "fail"}
+    ]
+    assert reservations(record["official"]) == [
+        "command: targets not official in 1 of 12 grades",
+        "command: no resource limit in force in 12 grades",
+    ]
+
+
+def test_the_record_keeps_its_schema(study, tmp_path):
+    grades = {episode: with_checks(study, episode, "KeyError: 1") for episode in study.episodes()}
+    record = count(study, grades) | {"rules": table_provenance()}
+    write_record(tmp_path / "census.json", record)

@@ -1,0 +1,273 @@
+"""The audit of a finished study by machine: every file hashed again, every record checked, every link followed.
+
+The chain is study -> staged data -> calibration -> admission -> snapshot -> grade -> census: each record names the hash
+of what it stands on. The seal pins what no other record does. Nothing is believed that can be derived again.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from assize import admission, census, indictment, seal
+from assize.errors import AssizeError, UsageError
+from assize.records import digest, read_record, sha256_file
+from assize.study import Episode, Study, beside
+
+EPISODE_RECORDS = ("prepared", "solved", "snapshot", "grade")
+# What a difference between two census records is shown with, at most.
+SHOWN = 5
+
+
+@dataclass
+class Audit:
+    """One audit: what was looked at, and every broken link as (file, what is wrong)."""
+
+    study: Study
+    broken: list[dict] = field(default_factory=list)
+    checked: dict[str, int] = field(default_factory=dict)
+    _hashes: dict[Path, str | None] = field(default_factory=dict)
+
+    def miss(self, path, link: str, message: str) -> None:
+        self.broken.append({"file": str(path), "link": link, "message": message})
+
+    def count(self, what: str) -> None:
+        self.checked[what] = self.checked.get(what, 0) + 1
+
+    def sha256(self, path: Path) -> str | None:
+        """Of a file, read once; None where it is missing or unreadable."""
+        if path not in self._hashes:
+            try:
+                self._hashes[path] = sha256_file(path)
+            except OSError:
+                self._hashes[path] = None
+        return self._hashes[path]
+
+    def record(self, path: Path, kind: str) -> dict | None:
+        """A record that keeps its schema, or None and a broken link."""
+        try:
+            found = read_record(path, kind)
+        except (UsageError, OSError, UnicodeDecodeError) as error:
+            self.miss(path, "schema", str(error))
+            return None
+        self.count(kind)
+        return found
+
+    def same(self, path, link: str, what: str, said, found) -> None:
+        if said != found:
+            self.miss(path, link, f"{what}: it says {_short(said)}, found is {_short(found)}")
+
+    def terms(self, path, record: dict, benchmark: str) -> None:
+        self.same(path, "terms", "terms_digest", record["terms_digest"], self.study.terms_digest(benchmark))
+
+    @cached_property
+    def sums(self) -> dict[str, str]:
+        return seal.read_sums(self.study.root / seal.SUMS)
+
+
+def _short(value) -> str:
+    text = value[:12] if isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) else repr(value)
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
+def verify(root: Path, expected_seal: str | None = None) -> dict:
+    """Audit the study in the folder ``root``.
+
+    Parameters
+    ----------
+    expected_seal : the seal that was published, to compare with.
+
+    Returns
+    -------
+    study, seal, ``checked`` (how many of each kind), ``broken`` (file, link and message of each broken link) and
+    ``exempt`` (what no hash covers).
+
+    Raises
+    ------
+    UsageError : there is no ``study.json``.
+    """
+    path = root / "study.json"
+    try:
+        audit = Audit(Study.read(path))
+    except UsageError as error:
+        if not path.exists():
+            raise
+        # There is nothing else to check against.
+        broken = [{"file": str(path), "link": "schema", "message": error.message}]
+        return {"study": root.name, "seal": None, "checked": {}, "broken": broken, "exempt": [*seal.EXEMPT]}
+    _verify_seal(audit, expected_seal)
+    _verify_terms(audit)
+    _verify_staged(audit)
+    gates, calibrations = _verify_gates(audit)
+    grades = {episode: _verify_episode(audit, episode, gates) for episode in audit.study.episodes()}
+    _verify_census(audit, census.Records(grades, tuple(calibrations), gates))
+    return {
+        "study": audit.study.name,
+        "seal": seal.seal_of(audit.study),
+        "checked": audit.checked,
+        "broken": audit.broken,
+        "exempt": [*seal.EXEMPT],
+    }
+
+
+def _verify_seal(audit: Audit, expected: str | None) -> None:
+    root = audit.study.root
+    path = root / seal.SUMS
+    if expected is not None:
+        audit.same(path, "seal", "the seal", expected, seal.seal_of(audit.study))
+    try:
+        sums = audit.sums
+    except UsageError as error:
+        audit.miss(path, "seal", error.message)
+        return
+    for name, said in sums.items():
+        found = audit.sha256(root / name)
+        audit.count("files")
+        if found is None:
+            audit.miss(root / name, "seal", "sealed, and missing or unreadable now")
+        else:
+            audit.same(root / name, "seal", "sha256", said, found)
+    for name in seal.sealed_files(audit.study):
+        if name not in sums:
+            audit.miss(root / name, "seal", "it is not in the seal: added since, or the seal is of an earlier run")
+
+
+def _verify_terms(audit: Audit) -> None:
+    for name, section in audit.study.benchmarks.items():
+        path = audit.study.root / "study.json"
+        audit.same(path, "terms", f"terms_digest of {name}", section["terms_digest"], digest(section["terms"]))
+        for pin in _pins(section["terms"]):
+            place = beside(audit.study.root, pin["path"])
+            audit.count("pins")
+            audit.same(place, "terms", f"sha256 that the terms of {name} pin", pin["sha256"], audit.sha256(place))
+
+
+def _pins(value) -> Iterator[dict]:
+    """Whatever in some terms names a file and its hash."""
+    if isinstance(value, dict):
+        if isinstance(value.get("path"), str) and isinstance(value.get("sha256"), str):
+            yield value
+        for item in value.values():
+            yield from _pins(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _pins(item)
+
+
+def _verify_staged(audit: Audit) -> None:
+    names = dict.fromkeys(name for section in audit.study.benchmarks.values() for name in section["datasets"])
+    for name in names:
+        declared = audit.study.frozen["datasets"][name]
+        place = beside(audit.study.root, audit.study.staged_path(name))
+        audit.count("staged")
+        audit.same(place, "staged data", f"sha256 of dataset {name}", declared["sha256"], audit.sha256(place))
+        receipt = audit.record(Path(f"{place}.json"), "receipt")
+        if receipt:
+            audit.same(f"{place}.json", "receipt", "sha256", receipt["sha256"], declared["sha256"])
+
+
+def _verify_gates(audit: Audit) -> tuple[dict, list[dict]]:
+    """Calibrations and admissions: each gate is decided again from the calibrations that it names."""
+    study, records, gates = audit.study, {}, {}
+    for name, section in study.benchmarks.items():
+        for instance in section["instances"]:
+            paths = study.calibrations(name, instance)
+            for path in paths:
+                if path not in records:
+                    records[path] = _verify_calibration(audit, path, name)
+            gate_path = study.admission(name, instance)
+            gate = audit.record(gate_path, "admission")
+            if gate is None:
+                continue
+            audit.same(gate_path, "place", "instance", (gate["benchmark"], gate["instance"]), (name, instance))
+            audit.terms(gate_path, gate, name)
+            hashes = [audit.sha256(path) for path in paths]
+            audit.same(gate_path, "calibration", "its calibrations", gate["calibrations"], hashes)
+            read = [records[path] for path in paths]
+            if all(read):
+                calibrations: dict[str, list[dict]] = {}
+                for record in read:
+                    calibrations.setdefault(record["instance"], []).append(record)
+                decided = admission.decide(calibrations)
+                audit.same(gate_path, "admission", "decision", {key: gate[key] for key in decided}, decided)
+            gates[name, instance] = gate
+    return gates, [record for record in records.values() if record]
+
+
+def _verify_calibration(audit: Audit, path: Path, benchmark: str) -> dict | None:
+    record = audit.record(path, "calibration")
+    if record:
+        said = (record["benchmark"], record["instance"], record["repetition"])
+        audit.same(path, "place", "calibration", said, (benchmark, path.parent.name, int(path.stem)))
+        audit.terms(path, record, benchmark)
+    return record
+
+
+def _verify_episode(audit: Audit, episode: Episode, gates: dict) -> dict | None:
+    """Follow one episode from its gate to its grade; its grade, if it can be read."""
+    folder = audit.study.episode_folder(episode)
+    found = {kind: audit.record(folder / f"{kind}.json", kind) for kind in EPISODE_RECORDS}
+    for kind, record in found.items():
+        if record:
+            audit.same(folder / f"{kind}.json", "place", "episode", record["episode"], episode.as_json())
+            audit.terms(folder / f"{kind}.json", record, episode.benchmark)
+    snapshot, grade, archive = found["snapshot"], found["grade"], folder / "submission.tar.gz"
+    if snapshot:
+        audit.same(archive, "snapshot", "sha256", snapshot["sha256"], audit.sha256(archive))
+        audit.count("snapshots")
+    if grade:
+        path, provenance = folder / "grade.json", grade["provenance"]
+        audit.same(path, "terms", "provenance.terms", provenance["terms"], grade["terms_digest"])
+        audit.same(path, "snapshot", "provenance.snapshot", provenance["snapshot"], audit.sha256(archive))
+        gate = gates.get((episode.benchmark, episode.instance))
+        if gate:
+            stands_on = digest(gate["calibrations"])
+            audit.same(path, "admission", "provenance.calibration", provenance["calibration"], stands_on)
+        for name, said in grade["evidence"].items():
+            audit.count("evidence")
+            audit.same(folder / name, "evidence", "sha256", said, audit.sha256(folder / name))
+        for path in sorted((folder / "evidence").rglob("*")):
+            if path.is_file() and str(path.relative_to(folder)) not in grade["evidence"]:
+                audit.miss(path, "evidence", "its grade does not name it")
+    return grade
+
+
+def _verify_census(audit: Audit, records: census.Records) -> None:
+    """Derive the census again from what was read, and compare."""
+    study = audit.study
+    path, rows_path = study.root / "census" / "census.json", study.root / "census" / "grades.csv"
+    said = audit.record(path, "census")
+    try:
+        census.check_one_study(study, records.grades)
+    except AssizeError as error:
+        audit.miss(study.root, "census", error.message)
+    rows = census.as_csv(census.rows(study, records.grades))
+    try:
+        same = rows_path.read_bytes() == rows
+    except OSError as error:
+        audit.miss(rows_path, "census", str(error))
+    else:
+        if not same:
+            audit.miss(rows_path, "census", "its rows are not those of the grades")
+    if said is None:
+        return
+    derived = census.aggregate(study, records, indictment.read_rules(), said["allow_void"])
+    derived["rules"] = indictment.table_provenance()
+    differences = list(_differences(said, derived))
+    for place, first, second in differences[:SHOWN]:
+        audit.same(path, "census", place, first, second)
+    if len(differences) > SHOWN:
+        audit.miss(path, "census", f"and {len(differences) - SHOWN} more differences from what its grades give")
+
+
+def _differences(said, found, place: str = "") -> Iterator[tuple]:
+    """Where two JSON values differ: (key path, one, other)."""
+    if isinstance(said, dict) and isinstance(found, dict):
+        for key in sorted(said.keys() | found.keys()):
+            yield from _differences(said.get(key), found.get(key), f"{place}.{key}".lstrip("."))
+    elif isinstance(said, list) and isinstance(found, list) and len(said) == len(found):
+        for index, (one, other) in enumerate(zip(said, found, strict=True)):
+            yield from _differences(one, other, f"{place}.{index}".lstrip("."))
+    elif said != found:
+        yield place, said, found

@@ -1,0 +1,108 @@
+"""The table of harness faults: one for all benchmarks, checked before it is applied."""
+
+from pathlib import Path
+
+import pytest
+
+from assize.benchmarks import known_benchmarks
+from assize.errors import UsageError
+from assize.indictment import Rule, indict, read_rules
+from assize.signatures import Failure
+
+RULE = {"name": "r", "reads": "check", "remedy": "mend it"}
+
+
+def failure(number: int, text: str = "TypeError: x", reads: str = "check", **fields) -> Failure:
+    common = {"episode": f"b/c/{number}/1", "benchmark": "b", "condition": "c", "instance": str(number)}
+    return Failure(reads, text=text, signature=text, status="failed", **common, **fields)
+
+
+def found(failures, *rules: dict) -> list[tuple]:
+    lines, _ = indict(failures, [Rule.of(RULE | rule) for rule in rules])
+    return [(line["rule"], line["count"], line["of"]) for line in lines]
+
+
+def test_a_rule_claims_what_is_in_its_scope_and_not_exempt():
+    failures = [
+        failure(1, "ImportError: a", origin="tests"),
+        failure(2, "ImportError: a", origin="code"),
+        failure(3, "ImportError: b", origin="tests"),
+        failure(4, "ImportError: a", "void"),
+    ]
+    scope = {"where": {"pattern": "^ImportError", "origins": ["tests"]}}
+    assert found(failures, scope) == [("r", 2, 3)]
+    assert found(failures, scope | {"except": [{"pattern": "b$"}]}) == [("r", 1, 3)]
+    assert found(failures, scope | {"ignore": [{"pattern": "b$"}]}) == [("r", 1, 2)]
+    assert found(failures, scope | {"benchmarks": ["other"]}) == []
+    assert found(failures, scope | {"at_least": 3}) == []
+    assert found(failures, scope | {"share": 0.6}) == [("r", 2, 3)]
+    assert found(failures, scope | {"share": 0.7}) == []
+
+
+def test_a_failure_belongs_to_the_first_rule_that_holds():
+    failures = [failure(number) for number in range(3)]
+    assert found(failures, {"name": "one", "at_least": 9}, {"name": "two"}, {"name": "three"}) == [("two", 3, 3)]
+
+
+def test_a_void_is_explained_and_never_indicts():
+    rule = Rule.of(RULE | {"reads": "void", "where": {"statuses": ["failed"]}})
+    (line,), claimed = indict([failure(1, reads="void")], [rule])
+    assert (line["indicts"], line["episodes"], line["remedy"]) == (False, ["b/c/1/1"], "mend it")
+    assert list(claimed.values()) == ["r"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the wrong answer, counted: AssertionError",
+        "AssertionError: Not equal to tolerance rtol=1e-07, 3 of 4 elements",
+    ],
+)
+def test_an_ordinary_wrong_answer_shared_by_all_is_no_fault_of_the_harness(text):
+    failures = [failure(number, text.removeprefix("the wrong answer, counted: ")) for number in range(30)]
+    assert indict(failures, read_rules())[0] == []
+    failures = [failure(number, "AssertionError: no fixture") for number in range(30)]
+    assert [line["rule"] for line in indict(failures, read_rules())[0]] == ["shared_signature"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "rule"),
+    [
+        ("infra: the grader command could not start (exit 127)", "grader_could_not_start"),
+        ("infra: sandbox container: podman has no image localhost/x:1 (Error)", "image_missing"),
+        ("infra: podman run: exit status 125", "image_missing"),
+        ("infra: sandbox bubblewrap did not start: setting up uid map: Permission denied", "lane_missing"),
+        ("infra: sandbox container: podman or docker is not installed here", "lane_missing"),
+        ("infra: podman cp: no such container", "engine_failed"),
+        ("infra: the SciCode runtime /x is not built", "runtime_missing"),
+        ("infra: [Errno 28] No space left on device: '/x'", "disk_full"),
+        ("infra: x/submission.tar.gz is not the archive that snapshot.json names", "snapshot_changed"),
+    ],
+)
+def test_a_void_says_what_to_mend_first(reason, rule):
+    assert [line["rule"] for line in indict([failure(1, reason, "void")], read_rules())[0]] == [rule]
+
+
+def test_the_tables_rules_are_for_benchmarks_that_there_are():
+    named = {name for rule in read_rules() for name in rule.benchmarks or ()}
+    assert named <= {*known_benchmarks(), "programbench"}
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("- {name: x, reads: check}", "missing remedy"),
+        ("- {name: x, reads: mind, remedy: y}", '"mind" is not allowed'),
+        ("- {name: x, reads: void, remedy: y, where: {patern: z}}", "unknown key patern"),
+        ("- {name: x, reads: void, remedy: y, where: {pattern: '('}}", "is no regular expression"),
+        ("- {name: x, reads: void, remedy: y}\n- {name: x, reads: void, remedy: y}", "given twice: x"),
+        ("- {", "not YAML"),
+    ],
+)
+def test_a_broken_table_is_an_error_that_names_the_rule(tmp_path, text, fault):
+    path = Path(tmp_path, "rules.yaml")
+    path.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        read_rules(path)
+    assert fault in str(caught.value)
+    assert str(path) in str(caught.value)

@@ -1,0 +1,242 @@
+"""The audit of a finished study: one flipped byte is found in every kind of file, and so is a forgery that fits."""
+
+import json
+import shutil
+
+import pytest
+import yaml
+
+from assize import audit, seal
+from assize.records import ROOT, digest, sha256_file
+from assize.study import Study
+from conftest import Project, copy_project
+from generated_study import count, frozen, generate
+
+STARTER = ROOT / "config" / "suites" / "starter.json"
+CONFIG = {
+    "name": "audited",
+    "datasets": {
+        "starter": {
+            "filename": "starter.json",
+            "sha256": sha256_file(STARTER),
+            "size": STARTER.stat().st_size,
+            "sources": [{"file": "config/suites/starter.json"}],
+        }
+    },
+    "benchmarks": {
+        "command": {
+            "suite": {"dataset": "starter"},
+            "instances": ["interval-merge-python", "longest-line-bash"],
+            "calibration": {"repetitions": 1},
+        }
+    },
+    "conditions": {"reference": {"solver": "reference"}, "noop": {"solver": "noop"}},
+}
+EPISODE = "audited/episodes/command/noop/longest-line-bash/1"
+KINDS = {
+    "study": "audited/study.json",
+    "staged data": "staged/*/starter.json",
+    "receipt": "staged/*/starter.json.json",
+    "calibration": "audited/calibration/command/longest-line-bash/1.json",
+    "admission": "audited/admission/command/longest-line-bash.json",
+    "prepared": f"{EPISODE}/prepared.json",
+    "solved": f"{EPISODE}/solved.json",
+    "snapshot": f"{EPISODE}/snapshot.json",
+    "archive": f"{EPISODE}/submission.tar.gz",
+    "grade": f"{EPISODE}/grade.json",
+    "evidence": f"{EPISODE}/evidence/reward.json",
+    "census": "audited/census/census.json",
+    "rows": "audited/census/grades.csv",
+    "seal": "audited/census/SHA256SUMS",
+}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A whole run of a small study, staged data included."""
+    project = Project(copy_project(tmp_path_factory.mktemp("audit") / "project"))
+    (project.root / "audited.yaml").write_text(yaml.safe_dump(CONFIG))
+    project.snakemake("--configfile", "audited.yaml")
+    return project
+
+
+@pytest.fixture
+def results(finished, tmp_path):
+    """A copy of that run's results, to spoil."""
+    return shutil.copytree(finished.root / "results", tmp_path / "results")
+
+
+def broken(results, **options) -> list[str]:
+    """The files that an audit finds at fault, below results/."""
+    found = audit.verify(results / "audited", **options)["broken"]
+    return sorted({item["file"].removeprefix(f"{results}/") for item in found})
+
+
+def reseal(results) -> None:
+    seal.write_seal(Study.read(results / "audited" / "study.json"))
+
+
+def rewrite(path, change) -> None:
+    """Change a record as a forger would: well-formed afterwards."""
+    record = json.loads(path.read_text())
+    change(record)
+    path.write_text(json.dumps(record, sort_keys=True, indent=1) + "\n")
+
+
+def test_an_untouched_study_holds_and_its_seal_is_what_the_census_printed(finished):
+    done = finished.script("audit.py", "verify", "results/audited")
+    found = json.loads(done.stdout)
+    assert (found["ok"], found["broken"]) == (True, [])
+    assert found["checked"] == {
+        "admission": 2,
+        "calibration": 2,
+        "census": 1,
+        "evidence": found["checked"]["evidence"],
+        "files": found["checked"]["files"],
+        "grade": 4,
+        "pins": 1,
+        "prepared": 4,
+        "receipt": 1,
+        "snapshot": 4,
+        "snapshots": 4,
+        "solved": 4,
+        "staged": 1,
+    }
+    table = finished.script("census.py", "--table", "--study", "results/audited/study.json").stdout
+    assert f"Seal of this study, to publish with its numbers: {found['seal']}" in table
+    assert "logs/" in found["exempt"]
+    finished.script("audit.py", "verify", "results/audited", "--seal", found["seal"])
+    # The list can be checked without this project.
+    finished.run("sh", "-c", "cd results/audited && sha256sum --check --strict --quiet census/SHA256SUMS")
+
+
+@pytest.mark.parametrize("where", ["first", "middle", "last"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_flipped_byte_is_found(results, kind, where):
+    (path,) = results.glob(KINDS[kind])
+    data = bytearray(path.read_bytes())
+    data[{"first": 0, "middle": len(data) // 2, "last": -1}[where]] ^= 1
+    path.chmod(0o644)
+    path.write_bytes(data)
+    found = broken(results)
+    assert found != []
+    assert kind == "seal" or str(path.relative_to(results)) in found
+
+
+def test_the_command_prints_each_broken_link_and_exits_4(finished, results):
+    path = results / EPISODE / "evidence" / "grader.log"
+    path.write_bytes(path.read_bytes() + b"x")
+    done = finished.script("audit.py", "verify", results / "audited", check=False)
+    assert done.returncode == 4
+    record = json.loads(done.stdout)
+    assert (record["ok"], record["error"]["code"]) == (False, "broken")
+    assert {(item["file"], item["link"]) for item in record["broken"]} == {(str(path), "seal"), (str(path), "evidence")}
+    assert done.stderr.count(str(path)) == 2
+
+
+def test_a_log_is_not_sealed_and_the_audit_says_so(results):
+    log = next((results / "audited" / "logs").rglob("*.log"))
+    log.write_text("other words")
+    found = audit.verify(results / "audited")
+    assert found["broken"] == []
+    assert "logs/" in found["exempt"]
+
+
+def test_a_file_that_was_added_or_removed_is_found(results):
+    (results / EPISODE / "extra.json").write_text("{}")
+    (results / EPISODE / "prepared.json").unlink()
+    assert broken(results) == [f"{EPISODE}/extra.json", f"{EPISODE}/prepared.json"]
+
+
+def spoil_archive(results):
+    shutil.copy(results / "audited/episodes/command/reference/longest-line-bash/1/submission.tar.gz", results / EPISODE)
+    archive = results / EPISODE / "submission.tar.gz"
+    change = {"sha256": sha256_file(archive), "size": archive.stat().st_size}
+    rewrite(results / EPISODE / "snapshot.json", lambda record: record.update(change))
+
+
+def open_gate(results):
+    gate = results / "audited/admission/command/longest-line-bash.json"
+    rewrite(gate, lambda record: record.update(flags=["oracle_exposed"]))
+
+
+def soften_calibration(results):
+    path = results / "audited/calibration/command/longest-line-bash/1.json"
+    rewrite(path, lambda record: record.update(seconds=0.1))
+
+
+def move_grade(results):
+    other = results / "audited/episodes/command/reference/longest-line-bash/1/grade.json"
+    shutil.copy(other, results / EPISODE / "grade.json")
+
+
+def loosen_terms(results):
+    def change(study):
+        section = study["benchmarks"]["command"]
+        section["terms"]["allocation"] = {"cpus": 1, "memory": "1g"}
+        section["terms_digest"] = digest(section["terms"])
+
+    rewrite(results / "audited/study.json", change)
+
+
+def plant_evidence(results):
+    (results / EPISODE / "evidence" / "planted.log").write_text("all passed")
+
+
+def swap_evidence(results):
+    (results / EPISODE / "evidence" / "grader.log").write_text("all passed")
+
+
+def raise_headline(results):
+    def change(census):
+        next(line for line in census["conditions"] if line["condition"] == "noop").update(passed=1, failed=1)
+
+    rewrite(results / "audited/census/census.json", change)
+
+
+def change_a_row(results):
+    path = results / "audited/census/grades.csv"
+    path.write_text(path.read_text().replace(",fail,", ",pass,", 1))
+
+
+@pytest.mark.parametrize(
+    ("forge", "names"),
+    [
+        (spoil_archive, f"{EPISODE}/grade.json"),
+        (open_gate, "audited/admission/command/longest-line-bash.json"),
+        (soften_calibration, "audited/admission/command/longest-line-bash.json"),
+        (move_grade, f"{EPISODE}/grade.json"),
+        (loosen_terms, f"{EPISODE}/grade.json"),
+        (plant_evidence, f"{EPISODE}/evidence/planted.log"),
+        (swap_evidence, f"{EPISODE}/evidence/grader.log"),
+        (raise_headline, "audited/census/census.json"),
+        (change_a_row, "audited/census/grades.csv"),
+    ],
+)
+def test_a_forgery_that_was_sealed_again_breaks_the_chain(results, forge, names):
+    before = seal.seal_of(Study.read(results / "audited" / "study.json"))
+    forge(results)
+    reseal(results)
+    assert names in broken(results)
+    assert "audited/census/SHA256SUMS" in broken(results, expected_seal=before)
+
+
+def test_a_forgery_that_fits_everywhere_is_told_by_the_published_seal_alone(tmp_path):
+    """A verdict changed, counted and sealed again: no record can know. What was published does."""
+    study = generate(tmp_path / "made", frozen("made", instances=3, conditions=2))
+    published = audit.verify(study.root)["seal"]
+    path = study.episode_folder(study.episodes()[0]) / "grade.json"
+    rewrite(path, lambda grade: grade.update(verdict="fail", score=0.0, analysis_score=0.0, scoring_status="failed"))
+    count(study)
+    assert audit.verify(study.root)["broken"] == []
+    (link,) = audit.verify(study.root, published)["broken"]
+    assert link["link"] == "seal"
+
+
+def test_an_unfinished_study_is_no_sealed_one(tmp_path):
+    study = generate(tmp_path / "made", frozen("made", instances=2, conditions=1))
+    (study.root / "census" / "SHA256SUMS").unlink()
+    (study.episode_folder(study.episodes()[0]) / "grade.json").unlink()
+    links = {(item["link"], item["message"].split(":")[-1].strip()) for item in audit.verify(study.root)["broken"]}
+    assert ("seal", "the study is not sealed") in links
+    assert ("schema", "no such grade record") in links
