@@ -5,7 +5,7 @@
 rule report_study:
     input:
         record="results/{study}/census/census.json",
-        rows="results/{study}/census/grades.csv",
+        seal="results/{study}/census/SHA256SUMS",
     output:
         page="results/{study}/audit.html",
         scores=report(

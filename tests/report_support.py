@@ -1,6 +1,5 @@
-"""What the tests of the report share: studies made of records alone, and a real browser."""
+"""What the tests of the report share: studies made of grades alone, on no disk, and a real browser."""
 
-import hashlib
 import os
 import shutil
 from contextlib import contextmanager
@@ -10,12 +9,12 @@ import pytest
 
 from assize import adapter, census, indictment
 from assize.chain import CHECKED, Link
-from assize.records import digest, write_atomic, write_record
+from assize.records import digest
 from assize.report import page
 from assize.study import Episode, Study
 
-ARCHIVE = b"a frozen archive"
-SHA256 = hashlib.sha256(ARCHIVE).hexdigest()
+# Of any archive: these studies lie on no disk.
+SHA256 = "5a" * 32
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: apt-get install chromium")
@@ -103,83 +102,6 @@ def failed(*signatures: str, **more) -> dict:
 
 
 void = adapter.void
-
-
-def write_study(root: Path, study: Study, grades: dict[Episode, dict]) -> Study:
-    """Write all the records that the grades of a study stand on, each whole and by its schema, and its census."""
-    study.root = root / "results" / study.name
-    write_record(study.root / "study.json", study.frozen)
-    for name, section in study.benchmarks.items():
-        for instance in section["instances"]:
-            gate = {
-                "schema": "assize.admission/1",
-                "benchmark": name,
-                "instance": instance,
-                "terms_digest": section["terms_digest"],
-                "calibrations": [
-                    _write_calibration(path, name, instance, section) for path in _own(study, name, instance)
-                ],
-                "status": "open",
-                "reasons": [],
-                "flags": [],
-            }
-            write_record(study.admission(name, instance), gate)
-    for episode, grade in grades.items():
-        folder = study.episode_folder(episode)
-        gate = [hash_of(path) for path in _own(study, episode.benchmark, episode.instance)]
-        write_atomic(folder / "submission.tar.gz", ARCHIVE)
-        snapshot = {
-            "schema": "assize.snapshot/1",
-            "episode": episode.as_json(),
-            "terms_digest": grade["terms_digest"],
-            "status": "frozen",
-            "reason": None,
-            "scoring_status": None,
-            "survivors": 0,
-            "detail": {},
-            "sha256": SHA256,
-            "size": len(ARCHIVE),
-        }
-        write_record(folder / "snapshot.json", snapshot)
-        evidence = {}
-        for name, content in grade["evidence"].items():
-            write_atomic(folder / name, content.encode())
-            evidence[name] = hashlib.sha256(content.encode()).hexdigest()
-        provenance = grade["provenance"] | {"calibration": digest(gate)}
-        write_record(folder / "grade.json", grade | {"provenance": provenance, "evidence": evidence})
-    records = census.read(study)
-    write_atomic(study.root / "census" / "grades.csv", census.as_csv(census.rows(study, records.grades)))
-    write_record(study.root / "census" / "census.json", counted(study, records))
-    return study
-
-
-def _own(study: Study, benchmark: str, instance: str) -> list[Path]:
-    return [study.root / "calibration" / benchmark / instance / "1.json"]
-
-
-def hash_of(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _write_calibration(path: Path, benchmark: str, instance: str, section: dict) -> str:
-    record = {
-        "schema": "assize.calibration/1",
-        "benchmark": benchmark,
-        "instance": instance,
-        "repetition": 1,
-        "terms_digest": section["terms_digest"],
-        "seconds": 1.0,
-        "slurm": None,
-        "passed": True,
-        "reasons": [],
-        "flags": [],
-        "reference": {"verdict": "pass"},
-        "canaries": {},
-        "sandbox": {"lane": "bubblewrap"},
-        "detail": {},
-    }
-    write_record(path, record)
-    return hash_of(path)
 
 
 def counted(study: Study, records: census.Records) -> dict:

@@ -1,7 +1,7 @@
-"""The chain of a grade: each hash that it states, compared with what it is a hash of.
+"""The chain of one grade, link by link, for a reader: what it states, and whether that was compared just now.
 
 ``links`` is pure; ``Files`` reads, and hashes each file once. What is too large to read again for every page (staged
-data, images) is said to be unchecked, never passed over.
+data, images) is said to be unchecked, never passed over: ``assize.audit`` reads everything, and looks at whole studies.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from assize.records import digest, read_record, sha256_file
-from assize.study import RESULTS, Episode, Study, staged_path
+from assize.study import Episode, Study, beside
 
 CHECKED, UNCHECKED, BROKEN = STATES = ("checked", "unchecked", "broken")
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -45,8 +45,8 @@ class Files:
         return _record(self.study.admission(benchmark, instance), "admission")
 
     def _receipt(self, dataset: str) -> dict | None:
-        place = Path(staged_path(self.study.frozen["datasets"][dataset])).relative_to(RESULTS)
-        return _record(self.study.root.parent / f"{place}.json", "receipt")
+        place = beside(self.study.root, self.study.staged_path(dataset))
+        return _record(Path(f"{place}.json"), "receipt")
 
     def snapshot(self, episode: Episode) -> dict | None:
         return _record(self.study.episode_folder(episode) / "snapshot.json", "snapshot")

@@ -6,9 +6,12 @@ import socket
 import pytest
 
 from assize import census
-from assize.records import write_atomic
+from assize.records import read_record, write_atomic
 from assize.report import page
 from conftest import wait_for
+from generated_study import frozen as generated
+from generated_study import generate
+from report import report_study
 from report_support import (
     SHA256,
     Opened,
@@ -22,7 +25,6 @@ from report_support import (
     needs_chromium,
     passed,
     void,
-    write_study,
 )
 
 pytestmark = needs_chromium
@@ -115,28 +117,24 @@ def test_filters_search_and_order_narrow_the_list_and_say_how_far(chromium, smal
 
 
 def test_a_click_opens_a_grade_with_all_that_it_stands_on(chromium, tmp_path):
-    study = frozen("one", {"command": ["a", "b"]}, ["bad"])
-    body = failed("ValueError: no", evidence={"evidence/grader.log": "the log"})
-    write_study(tmp_path, study, {episode: graded(study, episode, body) for episode in study.episodes()})
-    record = census.aggregate(study, census.read(study))
-    cases = page.read_cases(study, census.read(study).grades, record)
+    study = generate(tmp_path / "results" / "one", generated("one", instances=2, conditions=1), lambda episode: "fail")
+    report_study(study, read_record(study.root / "census" / "census.json", "census"), "config/studies/one.yaml")
     path = study.root / "audit.html"
-    write_atomic(path, page.audit_page(study, record, cases, "config/studies/one.yaml").encode())
     opened = Opened(chromium, path)
     assert not opened.page.is_visible("#detail")
     opened.page.locator(".case").first.click()
     text = opened.detail()
-    for part in ("fail", "0 of 1 checks pass", "ValueError: no", "Chain: 6 of 6 links checked", SHA256):
+    for part in ("fail", "failed: why", "AssertionError: task-00000 != 3", "Chain: 5 of 5 links checked"):
         assert part in text
-    assert opened.page.locator(".chain .checked").count() == 6
-    again = f"snakemake {study.root}/episodes/command/bad/a/1/grade.json --profile profiles/local"
+    assert opened.page.locator(".chain .checked").count() == 5
+    again = f"snakemake {study.root}/episodes/command/condition-0/task-00000/1/grade.json --profile profiles/local"
     assert f"{again} --configfile config/studies/one.yaml" in text
-    assert f"rm {study.root}/episodes/command/bad/a/1/grade.json" in text
+    assert f"rm {study.root}/episodes/command/condition-0/task-00000/1/grade.json" in text
     assert "python scripts/command_adapter.py grade" in text
     # Links lead to the files beside the page.
     with opened.page.context.expect_page() as shown:
         opened.page.get_by_role("link", name="evidence/grader.log").click()
-    assert shown.value.inner_text("body") == "the log"
+    assert shown.value.inner_text("body").strip() == "command/condition-0/task-00000/1: fail"
     opened.page.get_by_role("button", name="Close").click()
     assert not opened.page.is_visible("#detail")
     assert opened.complaints == []

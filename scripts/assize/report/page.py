@@ -10,6 +10,7 @@ from assize.report import cases as packing
 from assize.report.notices import fault_flag, notices
 from assize.report.tables import Table, interval
 from assize.report.text import script_json
+from assize.seal import seal_of
 from assize.study import Study
 
 ASSETS = Path(__file__).parent / "assets"
@@ -53,6 +54,7 @@ def audit_page(study: Study, record: dict, cases: list[dict], config: str) -> st
     script, style = _asset("page.js"), _asset("page.css")
     return _template("page.html").render(
         study=study.name,
+        root=study.root,
         facts=_facts(study, record, cases),
         notices=notices(record, cases),
         scores=[_score_line(line) for line in record["conditions"]],
@@ -101,9 +103,10 @@ def _facts(study: Study, record: dict, cases: list[dict]) -> list[tuple[str, str
         ("benchmarks", ", ".join(study.benchmarks)),
         ("conditions", str(len(study.frozen["conditions"]))),
         ("resource mode", ", ".join(sorted({s["terms"]["resource_mode"] for s in study.benchmarks.values()}))),
-        ("study", record["study_digest"][:12]),
     ]
-    return facts + ([("graded", f"{started[0]} to {started[-1]}")] if started else [])
+    if started:
+        facts.append(("graded", f"{started[0]} to {started[-1]}"))
+    return facts + [("seal", seal_of(study) or "not sealed")]
 
 
 def _score_line(line: dict) -> dict:
