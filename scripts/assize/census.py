@@ -318,7 +318,7 @@ def as_csv(rows: list[dict]) -> bytes:
     writer = csv.DictWriter(buffer, COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    return buffer.getvalue().encode()
+    return buffer.getvalue().encode(errors="backslashreplace")
 
 
 def read_csv(study: Study) -> list[dict]:

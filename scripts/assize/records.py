@@ -15,7 +15,12 @@ SCHEMAS = ROOT / "config" / "schemas"
 
 def canonical(value) -> bytes:
     """The one byte form of a JSON value: sorted keys, no spaces, UTF-8; NaN raises ValueError."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    return _utf8(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False))
+
+
+def _utf8(text: str) -> bytes:
+    """JSON text as bytes. A lone surrogate, which a candidate may print, is no UTF-8: it becomes JSON's own escape."""
+    return text.encode(errors="backslashreplace")
 
 
 def digest(value) -> str:
@@ -137,7 +142,7 @@ def write_record(path, record: dict) -> None:
     """Check a record against the schema it names (``assize.<name>/<version>``), then write it."""
     check(record, _schema_name(record), path)
     text = json.dumps(record, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
-    write_atomic(path, text.encode() + b"\n")
+    write_atomic(path, _utf8(text) + b"\n")
 
 
 def read_record(path, name: str) -> dict:

@@ -9,7 +9,7 @@ from assize.chain import Files, links
 from assize.report import cases as packing
 from assize.report.notices import fault_flag, notices
 from assize.report.tables import Table, interval
-from assize.report.text import script_json
+from assize.report.text import script_json, visible
 from assize.seal import seal_of
 from assize.study import Study
 
@@ -70,9 +70,14 @@ def audit_page(study: Study, record: dict, cases: list[dict], config: str) -> st
 def table_page(study: Study, table: Table, notices: list = ()) -> str:
     """One table of the report as a page of its own."""
     style = _asset("page.css")
+    rows = [[_lines(cell) for cell in row] for row in table.shown]
     return _template("table.html").render(
-        study=study.name, table=table, notices=notices, style=style, style_hash=_csp_hash(style)
+        study=study.name, table=table, rows=rows, notices=notices, style=style, style_hash=_csp_hash(style)
     )
+
+
+def _lines(cell) -> list[str]:
+    return [visible(line, 600) for line in str(cell).split("\n")]
 
 
 def _asset(name: str) -> str:

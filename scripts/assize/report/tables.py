@@ -1,4 +1,4 @@
-"""The tables of the report, as titles, columns and rows of text. Pure."""
+"""The tables of the report, as titles, columns and rows of text, which the page makes safe to show. Pure."""
 
 from dataclasses import dataclass
 
@@ -66,7 +66,7 @@ def signatures(census: dict, benchmark: str) -> Table:
     rows = [
         (
             line["count"],
-            visible(line["signature"]),
+            line["signature"],
             line["origin"] or "",
             line["rule"] or "",
             ", ".join(f"{name} {count}" for name, count in line["conditions"].items()),
@@ -99,7 +99,7 @@ def calibration(census: dict, benchmark: str) -> Table:
             f"{line['passed']} of {line['repetitions']}",
             "flaky" if line["flaky"] else "",
             ", ".join(line["flags"]),
-            visible("; ".join(line["reasons"])),
+            "; ".join(line["reasons"]),
             f"{line['seconds']:.1f}",
         )
         for line in lines
@@ -163,8 +163,7 @@ def provenance(study: Study, cases: list[dict]) -> Table:
             for link in case["links"] if case["episode"].benchmark == benchmark else ():
                 counted.setdefault((link.name, link.note), dict.fromkeys(STATES, 0))[link.state] += 1
         rows += [
-            (benchmark, f"stated by grades: {name}", visible(note), *counts.values())
-            for (name, note), counts in counted.items()
+            (benchmark, f"stated by grades: {name}", note, *counts.values()) for (name, note), counts in counted.items()
         ]
     columns = (
         ("benchmark", "text"),
@@ -186,14 +185,14 @@ def _leaves(value, name: str = "") -> list[tuple[str, str]]:
 
 
 def voids(census: dict) -> Table:
-    rows = [(status, visible(reason)) for status, reasons in census["void_reasons"].items() for reason in reasons]
+    rows = [(status, reason) for status, reasons in census["void_reasons"].items() for reason in reasons]
     return Table("Not judged", (("status", "text"), ("episode and reason", "mono")), rows, empty="All were judged.")
 
 
 def flags(census: dict) -> Table:
     """Flags of tampering and of reward files, exposed oracles, protocol-sensitive checks, repeats that differ."""
     rows = [
-        (kind, visible(line["flag"]), line["count"], _names(line["episodes"]))
+        (kind, line["flag"], line["count"], _names(line["episodes"]))
         for kind, key in (("tamper", "tamper"), ("reward file", "flags"))
         for line in census[key]
     ]
