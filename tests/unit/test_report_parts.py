@@ -360,6 +360,8 @@ def test_a_report_breaks_no_seal_and_is_the_same_when_made_again(finished):
     first = make()
     assert len(first) == 11
     assert make() == first
+    # Where the page says that more lies, it lies.
+    assert [path for _, path in page.more(finished) if not (finished.root / path).is_file()] == []
     assert audit.verify(finished.root)["broken"] == []
 
 
@@ -368,3 +370,26 @@ def test_an_unknown_benchmark_is_named_with_what_is_allowed(finished):
 
     with pytest.raises(UsageError, match="--benchmark magic: not in the study; allowed: command"):
         report.main(["benchmark", "--study", str(finished.root / "study.json"), "--benchmark", "magic"])
+
+
+# Colours of the pages
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of ``#rrggbb``. Source: WCAG 2.2."""
+    parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_every_text_stands_out_from_what_is_behind_it(scheme):
+    blocks = re.findall(r":root \{(.*?)\}", (page.ASSETS / "page.css").read_text(), re.DOTALL)
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", blocks[scheme]))
+    behind = {name: ["sheet", f"{name}-wash"] for name in ("pass", "fail", "void", "alarm", "warn")}
+    behind |= {"ink": ["paper", "sheet", "wash", "alarm-wash", "warn-wash"], "soft": ["paper", "sheet", "wash"]}
+    behind["accent"] = ["paper", "sheet"]
+    for text, backgrounds in behind.items():
+        for background in backgrounds:
+            dark, light = sorted((luminance(colours[text]), luminance(colours[background])))
+            assert (light + 0.05) / (dark + 0.05) >= 4.5, (text, background)

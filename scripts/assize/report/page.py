@@ -8,7 +8,7 @@ from assize import census
 from assize.chain import Files, links
 from assize.report import cases as packing
 from assize.report.notices import fault_flag, notices
-from assize.report.tables import Table, interval
+from assize.report.tables import Table, comparisons, interval
 from assize.report.text import script_json, visible
 from assize.seal import seal_of
 from assize.study import Study
@@ -52,6 +52,7 @@ def cases(study: Study, grades: dict, record: dict, chain) -> list[dict]:
 def audit_page(study: Study, record: dict, cases: list[dict], config: str) -> str:
     """``audit.html``: what must be read first, the scores, and every grade with its evidence."""
     script, style = _asset("page.js"), _asset("page.css")
+    pairs = comparisons(record)
     return _template("page.html").render(
         study=study.name,
         root=study.root,
@@ -59,6 +60,9 @@ def audit_page(study: Study, record: dict, cases: list[dict], config: str) -> st
         notices=notices(record, cases),
         scores=[_score_line(line) for line in record["conditions"]],
         interval_note=_interval_note(record),
+        pairs=pairs,
+        pairs_rows=_rows(pairs),
+        more=more(study),
         style=style,
         style_hash=_csp_hash(style),
         script=script,
@@ -70,14 +74,27 @@ def audit_page(study: Study, record: dict, cases: list[dict], config: str) -> st
 def table_page(study: Study, table: Table, notices: list = ()) -> str:
     """One table of the report as a page of its own."""
     style = _asset("page.css")
-    rows = [[_lines(cell) for cell in row] for row in table.shown]
     return _template("table.html").render(
-        study=study.name, table=table, rows=rows, notices=notices, style=style, style_hash=_csp_hash(style)
+        study=study.name, table=table, rows=_rows(table), notices=notices, style=style, style_hash=_csp_hash(style)
     )
 
 
-def _lines(cell) -> list[str]:
-    return [visible(line, 600) for line in str(cell).split("\n")]
+def _rows(table: Table) -> list[list[list[str]]]:
+    """The cells that are shown, each as lines that hide nothing."""
+    return [[[visible(line, 600) for line in str(cell).split("\n")] for cell in row] for row in table.shown]
+
+
+def more(study: Study) -> list[tuple[str, str]]:
+    """What lies beside the audit page: (name, path)."""
+    parts = {
+        "verdicts": "verdicts.svg",
+        "scores": "scores.svg",
+        "signatures": "signatures.html",
+        "calibration": "calibration.html",
+    }
+    whole = ["provenance", "official", "voids", "flags"]
+    more = [(f"{name} of {b}", f"report/{b}/{file}") for b in study.benchmarks for name, file in parts.items()]
+    return more + [(name, f"report/{name}.html") for name in whole] + [("all rows as CSV", "census/grades.csv")]
 
 
 def _asset(name: str) -> str:

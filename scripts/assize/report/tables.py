@@ -117,9 +117,11 @@ def calibration(census: dict, benchmark: str) -> Table:
     return Table(f"{benchmark}: calibration", columns, rows, f"{opened} of {len(lines)} instances were admitted.")
 
 
-def comparisons(census: dict, benchmark: str) -> Table:
+def comparisons(census: dict, benchmark: str | None = None) -> Table:
+    """Of one benchmark, or of all."""
     rows = [
         (
+            line["benchmark"],
             f"{line['first']} against {line['second']}",
             line["measure"].replace("_", " "),
             line["instances"],
@@ -131,9 +133,10 @@ def comparisons(census: dict, benchmark: str) -> Table:
             line["method"],
         )
         for line in census["comparisons"]
-        if line["benchmark"] == benchmark
+        if benchmark in (None, line["benchmark"])
     ]
     columns = (
+        ("benchmark", "text"),
         ("conditions", "text"),
         ("measure", "text"),
         ("instances of both", "number"),
@@ -145,7 +148,7 @@ def comparisons(census: dict, benchmark: str) -> Table:
         ("test", "text"),
     )
     empty = "No two conditions have numbers that may be compared."
-    return Table(f"{benchmark}: conditions compared, pair by pair", columns, rows, empty=empty)
+    return Table("Conditions compared, pair by pair", columns, rows, empty=empty)
 
 
 def _difference(line: dict) -> str:

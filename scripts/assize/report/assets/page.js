@@ -141,7 +141,9 @@
     const marks = grade.flags.length ? element("span", { class: "mark", title: grade.flags.join(", ") }, " ⚑") : null;
     const more = grade.signatures.length > 1 ? ` (+${grade.signatures.length - 1})` : "";
     const reasons = element("span", { class: "why" }, element("bdi", {}, why(grade)));
-    if (grade.signatures.length) reasons.append(element("bdi", { class: "mono" }, grade.signatures[0] + more));
+    // A grade without failed checks has its reason for a signature: once is enough.
+    const signatures = grade.signatures.filter((signature) => !signature.startsWith(`${grade.status}: `));
+    if (signatures.length) reasons.append(element("bdi", { class: "mono" }, signatures[0] + more));
     const row = element(
       "div",
       {
