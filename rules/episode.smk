@@ -1,4 +1,5 @@
 # One episode up to its snapshot. The three steps are one group: what prepare lays out may live on one node only.
+# A condition whose snapshots lie there already (solver: frozen) is made by no rule.
 
 
 rule prepare:
@@ -8,6 +9,8 @@ rule prepare:
         "results/{study}/episodes/{benchmark}/{condition}/{instance}/{repeat}/prepared.json",
     log:
         "results/{study}/logs/episodes/{benchmark}/{condition}/{instance}/{repeat}/prepare.log",
+    wildcard_constraints:
+        condition=STUDY.solved(),
     group:
         "episode"
     conda:
@@ -32,6 +35,8 @@ rule solve:
         "results/{study}/episodes/{benchmark}/{condition}/{instance}/{repeat}/solved.json",
     log:
         "results/{study}/logs/episodes/{benchmark}/{condition}/{instance}/{repeat}/solve.log",
+    wildcard_constraints:
+        condition=STUDY.solved(),
     group:
         "episode"
     conda:
@@ -52,6 +57,8 @@ rule snapshot:
         record="results/{study}/episodes/{benchmark}/{condition}/{instance}/{repeat}/snapshot.json",
     log:
         "results/{study}/logs/episodes/{benchmark}/{condition}/{instance}/{repeat}/snapshot.log",
+    wildcard_constraints:
+        condition=STUDY.solved(),
     group:
         "episode"
     conda:

@@ -43,7 +43,7 @@ rule report_study:
     conda:
         "../envs/assize.yaml"
     params:
-        config=STUDY.config,
+        config=STUDY.config_file,
     shell:
         "python scripts/report.py study --study results/{wildcards.study}/study.json --config {params.config:q}"
         " > {log} 2>&1"

@@ -13,36 +13,27 @@ from pathlib import Path
 
 from assize import census, indictment, seal
 from assize.records import digest, write_record
-from assize.study import Study
+from assize.study import Study, resolve
 
 SUITE = "config/suites/starter.json"
 # Only so many bytes of archive and evidence: what grows with a study is how many files there are.
 ARCHIVE = gzip.compress(b"\0" * 10240, mtime=0)
 
 
-def frozen(name: str, instances: int, conditions: int, repeats: int = 1, **changes) -> dict:
-    """A study of the command benchmark, as study.json has it."""
-    terms = {"benchmark": "command", "resource_mode": "none", "allocation": {"cpus": 16, "memory": "30g"}} | changes
+def frozen(name: str, instances: int, conditions: int, repeats: int = 1) -> dict:
+    """A study of the command benchmark, as study.json has it, with so many instances as no suite has."""
     names = [f"task-{number:05}" for number in range(instances)]
-    condition = {"solver": "reference", "benchmarks": ["command"], "work": {"command": dict.fromkeys(names, "0" * 64)}}
-    return {
-        "schema": "assize.study/1",
+    config = {
         "name": name,
-        "benchmarks": {
-            "command": {
-                "terms": terms,
-                "terms_digest": digest(terms),
-                "instances": names,
-                "repetitions": 2,
-                "minutes": 10,
-                "files": [],
-                "datasets": [],
-            }
-        },
-        "conditions": {f"condition-{number}": condition for number in range(conditions)},
+        "benchmarks": {"command": {"suite": {"path": SUITE}}},
+        "conditions": {f"condition-{number}": {"solver": "noop"} for number in range(conditions)},
         "repeats": repeats,
-        "datasets": {},
     }
+    study = resolve(config, "generated")
+    study["benchmarks"]["command"]["instances"] = names
+    for condition in study["conditions"].values():
+        condition["work"] = {"command": dict.fromkeys(names, "0" * 64)}
+    return study
 
 
 def generate(root: Path, study: dict, verdict=lambda episode: "pass") -> Study:
@@ -104,7 +95,7 @@ def _episode(study: Study, episode, verdict: str) -> None:
     folder, terms = study.episode_folder(episode), study.terms_digest("command")
     common = {"episode": episode.as_json(), "terms_digest": terms, "reason": None}
     _write(folder / "prepared.json", {**common, "schema": "assize.prepared/1", "status": "prepared", "task": {}})
-    solved = {"schema": "assize.solved/1", "status": "done", "solver": "reference", "detail": {}}
+    solved = {"schema": "assize.solved/1", "status": "done", "solver": "noop", "detail": {}}
     _write(folder / "solved.json", common | solved)
     (folder / "submission.tar.gz").write_bytes(ARCHIVE)
     sha256 = hashlib.sha256(ARCHIVE).hexdigest()

@@ -18,7 +18,7 @@ from assize.benchmarks import Benchmark
 from assize.cli import Parser, log
 from assize.errors import GateClosed, InfrastructureError, UsageError
 from assize.records import digest, read_record, sha256_file, write_atomic, write_record
-from assize.study import RESOURCE_MODES, Episode, Study, memory_mb
+from assize.study import FROZEN, RESOURCE_MODES, Episode, Study, memory_mb
 
 
 @dataclass(frozen=True)
@@ -154,8 +154,11 @@ def solve(context: Context, episode: Episode) -> dict:
     folder = context.study.episode_folder(episode)
     workspace = folder / "workspace"
     prepared = _read_stage(context, episode, "prepared")
+    solver = context.study.frozen["conditions"][episode.condition]["solver"]
 
     def work() -> dict:
+        if solver == FROZEN:
+            raise UsageError("frozen", f"{folder}: its work was frozen elsewhere: there is nothing to solve")
         if context.attempt > 1:
             _lay_out(context, episode, workspace)
         return context.benchmark.solve(context, episode, workspace)
@@ -164,7 +167,6 @@ def solve(context: Context, episode: Episode) -> dict:
         body = {"status": "void", "reason": prepared["reason"]}
     else:
         body = _or_void(context, work)
-    solver = context.study.frozen["conditions"][episode.condition]["solver"]
     record = {**_header(context, "solved", episode), "solver": solver, "reason": None, "detail": {}, **body}
     write_record(folder / "solved.json", record)
     return record

@@ -7,9 +7,11 @@ import posixpath
 import shutil
 import stat
 import tarfile
+import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 MAX_MEMBERS = 20_000
 MAX_BYTES = 256 << 20
@@ -157,6 +159,29 @@ def freeze(root: Path, bounds: Bounds = Bounds()) -> bytes:
     return buffer.getvalue()
 
 
+def pack(members: dict[str, Path | bytes], output: BinaryIO) -> None:
+    """Write files to a gzip-compressed tar: the same bytes for the same content, and no more in memory than one chunk.
+
+    Parameters
+    ----------
+    members : name in the archive -> a file, or its content.
+    """
+    with (
+        gzip.GzipFile(filename="", fileobj=output, mode="wb", compresslevel=6, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        for name, content in sorted(members.items()):
+            member = tarfile.TarInfo(name)
+            member.mode = 0o644
+            if isinstance(content, bytes):
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+            else:
+                member.size = content.stat().st_size
+                with open(content, "rb") as file:
+                    tar.addfile(member, file)
+
+
 class _Bounded(io.RawIOBase):
     """A stream that stops with Rejected after so many bytes: a small archive can unpack to a huge one."""
 
@@ -229,24 +254,27 @@ def _become_copy(member: tarfile.TarInfo, original: tarfile.TarInfo | None) -> N
 
 
 @contextmanager
-def _opened(data: bytes, bounds: Bounds):
-    """The tar inside, compressed or not, bounded while it is read."""
-    raw = io.BytesIO(data)
-    packed = gzip.GzipFile(fileobj=raw) if data[:2] == b"\x1f\x8b" else raw
+def _opened(raw, bounds: Bounds):
+    """The tar inside a file, compressed or not, bounded while it is read."""
+    packed = gzip.GzipFile(fileobj=raw) if raw.read(2) == b"\x1f\x8b" else raw
+    raw.seek(0)
     limit = bounds.bytes + bounds.members * 4096 + (1 << 20)
     try:
-        with tarfile.open(fileobj=io.BytesIO(_Bounded(packed, limit).readall()), mode="r:") as tar:
-            yield tar
+        with tempfile.SpooledTemporaryFile(max_size=2 * MAX_BYTES) as plain:
+            shutil.copyfileobj(_Bounded(packed, limit), plain, 1 << 20)
+            plain.seek(0)
+            with tarfile.open(fileobj=plain, mode="r:") as tar:
+                yield tar
     except (tarfile.TarError, EOFError, OSError, ValueError) as error:
         raise Rejected(f"not a readable archive: {error}") from None
 
 
-def unpack(data: bytes, root: Path, bounds: Bounds = Bounds(), below: str = "") -> None:
+def unpack(data: bytes | BinaryIO, root: Path, bounds: Bounds = Bounds(), below: str = "") -> None:
     """Unpack an archive made by anyone into the empty directory ``root``: all of it, or nothing and Rejected.
 
     With ``below``, only what lies in that folder of an archive that we made of a directory.
     """
-    with _opened(data, bounds) as tar:
+    with _opened(io.BytesIO(data) if isinstance(data, bytes) else data, bounds) as tar:
         members = check_members(tar, bounds, below)
         # Links last: no later member can then be written through one.
         for member in sorted(members, key=lambda item: item.issym()):

@@ -185,14 +185,11 @@ def aggregate(study: Study, records: Records, rules: tuple = (), allow_void: boo
 def _barring(groups: dict, found: dict) -> dict[str, list[str]]:
     """Benchmark -> why no number of it may be shown."""
     reasons: dict[str, list[str]] = {}
-    for (benchmark, condition), members in groups.items():
+    for benchmark, condition in groups:
         lines = reasons.setdefault(benchmark, [])
         for item in found[benchmark, condition]:
             if item["indicts"]:
                 lines.append(f"harness indicted in {condition}: {item['rule']} ({item['count']} of {item['of']})")
-        dry = sum(grade is not None and grade["scoring_status"] == "dry_run" for grade in members.values())
-        if dry:
-            lines.append(f"{dry} of {len(members)} of {condition} from a dry run")
     return reasons
 
 
@@ -201,6 +198,8 @@ def _line(key: tuple[str, str], members: dict, faults: list[dict], barring: list
     name, condition = key
     benchmark = load_benchmark(name)
     verdicts = Counter(grade["verdict"] if grade else "void" for grade in members.values())
+    dry = sum(grade is not None and grade["scoring_status"] == "dry_run" for grade in members.values())
+    barring = barring + ([f"{dry} of {len(members)} from a dry run"] if dry else [])
     why = barring + ([f"{verdicts['void']} of {len(members)} void"] if verdicts["void"] else [])
     scored = verdicts["pass"] + verdicts["fail"]
     shown = scored > 0 and not barring and (allow_void or not verdicts["void"])

@@ -138,11 +138,15 @@ def _schema_name(record: dict) -> str:
     return str(record.get("schema", "")).removeprefix("assize.").split("/")[0]
 
 
+def dump(record: dict) -> bytes:
+    """The bytes of a record's file."""
+    return _utf8(json.dumps(record, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)) + b"\n"
+
+
 def write_record(path, record: dict) -> None:
     """Check a record against the schema it names (``assize.<name>/<version>``), then write it."""
     check(record, _schema_name(record), path)
-    text = json.dumps(record, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
-    write_atomic(path, _utf8(text) + b"\n")
+    write_atomic(path, dump(record))
 
 
 def read_record(path, name: str) -> dict:

@@ -14,7 +14,7 @@ from assize.study import Study, beside
 
 SUMS = "census/SHA256SUMS"
 # Of a study's folder, what the seal does not cover: the list itself, logs, and pages that are made from what is sealed.
-EXEMPT = (SUMS, "logs/", "report/", "report.html", "audit.html")
+EXEMPT = (SUMS, "logs/", "report/", "report.html", "audit.html", "comparison.json")
 _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 
 
@@ -30,13 +30,20 @@ def sealed_files(study: Study) -> list[str]:
     for folder, _, names in os.walk(study.root):
         prefix = Path(folder).relative_to(study.root).as_posix()
         own += [name if prefix == "." else f"{prefix}/{name}" for name in names]
-    staged = [
-        os.path.relpath(beside(study.root, study.staged_path(name)), study.root)
-        for section in study.benchmarks.values()
-        for name in section["datasets"]
-    ]
-    receipts = [f"{name}.json" for name in staged if (study.root / f"{name}.json").exists()]
-    return sorted({name for name in own if not exempt(name)} | set(staged) | set(receipts))
+    staged = staged_files(study)
+    receipts = [receipt for receipt in map(receipt_of, staged) if (study.root / receipt).exists()]
+    return sorted({name for name in own if not exempt(name)} | {*staged, *receipts})
+
+
+def staged_files(study: Study) -> list[str]:
+    """The staged files that the study reads, relative to its folder."""
+    names = dict.fromkeys(name for section in study.benchmarks.values() for name in section["datasets"])
+    return [os.path.relpath(beside(study.root, study.staged_path(name)), study.root) for name in names]
+
+
+def receipt_of(staged: str) -> str:
+    """The receipt of a staged file lies beside it."""
+    return f"{staged}.json"
 
 
 def write_seal(study: Study) -> str:

@@ -1,5 +1,6 @@
 """Studies: a config file checked, resolved with all its pins, and frozen to ``results/<study>/study.json``."""
 
+import re
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -10,6 +11,8 @@ from assize.records import ROOT, digest, read_record, schema_faults
 
 RESULTS = Path("results")
 RESOURCE_MODES = ("slurm", "container", "none")
+# The solver of a condition whose snapshots lie in the study's folder already.
+FROZEN = "frozen"
 
 
 @dataclass(frozen=True, order=True)
@@ -180,6 +183,7 @@ def _freeze(config: dict, resource_mode: str | None) -> tuple[dict, list[str]]:
         "conditions": conditions,
         "repeats": config.get("repeats", 1),
         "datasets": datasets,
+        "config": config,
     }
     return frozen, faults
 
@@ -196,8 +200,12 @@ class Study:
 
     @classmethod
     def read(cls, path) -> "Study":
-        """The study frozen at ``path``; UsageError if it is none."""
+        """The study frozen at ``path``; UsageError if it is none, or is of a benchmark that there is not."""
         study = cls(read_record(path, "study"))
+        unknown = sorted(set(study.benchmarks) - set(known_benchmarks()))
+        if unknown:
+            allowed = ", ".join(known_benchmarks())
+            raise UsageError("unknown_benchmark", f"{path}: no benchmark {', '.join(unknown)}; there are {allowed}")
         study.root = Path(path).parent
         return study
 
@@ -236,6 +244,11 @@ class Study:
 
     def terms_digest(self, benchmark: str) -> str:
         return self.benchmarks[benchmark]["terms_digest"]
+
+    def solved(self) -> str:
+        """The conditions whose episodes the workflow makes, as a wildcard's pattern. The others bring snapshots."""
+        names = [name for name, condition in self.frozen["conditions"].items() if condition["solver"] != FROZEN]
+        return "|".join(map(re.escape, names)) or "(?!)"
 
     def work_digest(self, benchmark: str, condition: str, instance: str) -> str:
         """What a condition hands in at an instance, as a digest: a change of it reruns that episode."""

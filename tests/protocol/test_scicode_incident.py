@@ -24,7 +24,8 @@ def graded(problem, **options) -> dict:
     results = court.run_programs(lane_of("bubblewrap"), runtime(), problem, programs, {}, workers=2, **options)
     declared = declared_names(problem)
     checks = [grading.check(number, each, results, declared) for number, each in variants.items()]
-    return grading.body(problem, checks) | {"episode": {"instance": problem.id}}
+    episode = {"benchmark": "scicode", "condition": "reference", "instance": problem.id, "repeat": 1}
+    return grading.body(problem, checks) | {"episode": episode}
 
 
 @pytest.mark.parametrize(

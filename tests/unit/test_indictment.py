@@ -1,5 +1,6 @@
 """The table of harness faults: one for all benchmarks, checked before it is applied."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,8 @@ def test_a_void_is_explained_and_never_indicts():
     [
         "the wrong answer, counted: AssertionError",
         "AssertionError: Not equal to tolerance rtol=1e-07, 3 of 4 elements",
+        "Failed: Timeout (>10.0s) from pytest-timeout.",
+        "",
     ],
 )
 def test_an_ordinary_wrong_answer_shared_by_all_is_no_fault_of_the_harness(text):
@@ -81,6 +84,24 @@ def test_an_ordinary_wrong_answer_shared_by_all_is_no_fault_of_the_harness(text)
 )
 def test_a_void_says_what_to_mend_first(reason, rule):
     assert [line["rule"] for line in indict([failure(1, reason, "void")], read_rules())[0]] == [rule]
+
+
+@pytest.mark.parametrize(
+    ("reads", "text", "rule"),
+    [
+        ("check", "ModuleNotFoundError: No module named 'libtmux'", "test_import_error"),
+        ("void", "infra: 1a2b: pytest: error: unrecognized arguments: --reruns", "plugin_missing"),
+        (
+            "void",
+            "infra: ERROR: Could not find a version that satisfies the requirement pytest-xdist",
+            "plugin_missing",
+        ),
+        ("check", "subprocess.CalledProcessError: returned non-zero exit status 1", None),
+    ],
+)
+def test_what_an_evaluator_lacks_is_no_candidates_failure(reads, text, rule):
+    found = indict([replace(failure(1, text, reads), benchmark="programbench")], read_rules())[0]
+    assert [line["rule"] for line in found] == [rule][: rule is not None]
 
 
 def test_the_tables_rules_are_for_benchmarks_that_there_are():

@@ -85,6 +85,35 @@ def test_without_targets_calibration_bars_and_nothing_is_scored(study):
     assert {line["over_scored"] for line in study.conditions().values()} == {None}
 
 
+def test_the_historic_incident_leads_the_terminal_and_withholds_every_number(study):
+    """Calibration was fine; then targets no longer reached the tests. It once read "0% pass"."""
+    study.run("--until", "admit")
+    verdicts = study.project.root / "scripts/assize/benchmarks/scicode/verdicts.py"
+    graded = "checks, results = bench.judge(responses, {})"
+    text = verdicts.read_text()
+    assert text.count(graded.format("targets")) == 1
+    verdicts.write_text(text.replace(graded.format("targets"), graded.format("None")))
+    study.run()
+    lines = study.conditions()
+    assert {name: [fault["rule"] for fault in line["faults"]] for name, line in lines.items()} == {
+        "reference": ["no_target"],
+        "mutated": ["no_target"],
+        "noop": [],
+    }
+    (fault,) = lines["reference"]["faults"]
+    assert (fault["count"], fault["of"]) == (6, 6)
+    assert {line["over_scored"] for line in lines.values()} == {None}
+    census = ("--study", study.results / "study.json", "--table", "--strict")
+    done = study.project.script("census.py", *census, check=False)
+    assert done.returncode == 4
+    table = done.stdout.rpartition("{")[0]
+    first, second, _, remedy = table.splitlines()[:4]
+    assert first.startswith("HARNESS INDICTED: no number of scicode is a model's score")
+    assert second.split() == ["scicode/mutated:", "no_target:", "6", "of", "6", "failures"]
+    assert "stage the h5 file" in remedy
+    assert "%" not in table
+
+
 def test_targets_from_a_file_are_official_only_if_they_are_the_authors(study, tmp_path):
     """The derived targets of a first run, staged as a file in a second one: the same verdicts, and no claim."""
     study.run()

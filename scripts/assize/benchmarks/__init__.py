@@ -69,13 +69,13 @@ class Benchmark(ABC):
     def grade(self, context, episode, archive: bytes, evidence: Path) -> dict:
         """Judge one snapshot; raw outputs go to ``evidence``."""
 
-    def summary(self, grades: dict) -> dict:
-        """Numbers of the benchmark's own for one condition, for the census: episode -> grade or None in. Pure."""
-        return {}
-
     def parts(self, episode, grade: dict | None) -> tuple[float, int]:
         """(parts that passed, parts that there are) of one episode; the grade is None where there is none. Pure."""
         raise NotImplementedError
+
+    def summary(self, grades: dict) -> dict:
+        """Numbers of the benchmark's own for one condition, for the census: episode -> grade or None in. Pure."""
+        return {}
 
     def add_verbs(self, verbs) -> None:  # noqa: B027 (most benchmarks have none)
         """Add verbs of the benchmark's own to the command line (argparse's subparsers)."""
