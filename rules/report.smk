@@ -1,5 +1,6 @@
-# What an auditor reads. The census is the source: a new grade makes a new census, and that a new report. Each item says
-# in its caption what it shows; none is made per episode, which is what audit.html is for.
+# What an auditor reads, a part of every run: it costs seconds where grades cost hours, and `snakemake --report` then needs
+# nothing else. The census is the source: a new grade makes a new census, and that a new report. Each item says in its
+# caption what it shows; none is made per episode, which is what audit.html is for.
 
 
 rule report_study:

@@ -249,6 +249,12 @@ def test_a_table_is_a_page_of_text_whatever_its_cells_say():
     assert "3 more lines" in text
 
 
+def test_a_column_in_which_nothing_stands_is_left_out():
+    table = tables.Table("t", (("a", "text"), ("b", "text"), ("c", "number")), [("x", "", 0), ("y", "", 1)])
+    assert table.filled.columns == (("a", "text"), ("c", "number"))
+    assert table.filled.rows == [("x", 0), ("y", 1)]
+
+
 def test_withheld_scores_are_withheld_in_the_table_with_their_reason():
     _, record, _ = study_of({"a": passed(), "b": void("infra", "infra: the node died")})
     (row,) = tables.scores(record).rows

@@ -194,6 +194,10 @@ def test_what_a_candidate_wrote_is_text_and_nothing_else(chromium, tmp_path):
     for row in range(2):
         opened.page.locator(".case").nth(row).click()
         assert "<img src=x onerror='window.owned = 1'>" in opened.detail()
+    # A button of a notice finds the grades that it speaks of, whatever the flag is called.
+    for button in opened.page.locator(".notice button").all():
+        button.click()
+        assert opened.count() == "1 of 2 grades"
     opened.page.locator(".case").first.click()
     # What turns or hides text is written out.
     assert "\\u202epass\\u202c \\x1b[31m \\x00 \\u200b" in opened.detail()

@@ -69,8 +69,9 @@ def flags(case: dict) -> list[str]:
     grade = case["grade"]
     if grade is None:
         return ["not graded"]
+    # What follows a colon says where in the grade: to the census too, it is no other flag.
     found = [f"tamper: {visible(name.partition(':')[0], 60)}" for name in grade["tamper"]]
-    found += [f"reward: {visible(name, 60)}" for name in grade["flags"]]
+    found += [f"reward: {visible(name.partition(':')[0], 60)}" for name in grade["flags"]]
     found += ["oracle exposed"] if grade["oracle_exposed"] else []
     found += ["protocol-sensitive"] if any(check.get("protocol_sensitive") for check in grade["checks"]) else []
     found += case["faults"]

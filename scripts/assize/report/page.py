@@ -52,7 +52,6 @@ def cases(study: Study, grades: dict, record: dict, chain) -> list[dict]:
 def audit_page(study: Study, record: dict, cases: list[dict], config: str) -> str:
     """``audit.html``: what must be read first, the scores, and every grade with its evidence."""
     script, style = _asset("page.js"), _asset("page.css")
-    pairs = comparisons(record)
     return _template("page.html").render(
         study=study.name,
         root=study.root,
@@ -60,8 +59,7 @@ def audit_page(study: Study, record: dict, cases: list[dict], config: str) -> st
         notices=notices(record, cases),
         scores=[_score_line(line) for line in record["conditions"]],
         interval_note=_interval_note(record),
-        pairs=pairs,
-        pairs_rows=_rows(pairs),
+        pairs=comparisons(record).filled,
         more=more(study),
         style=style,
         style_hash=_csp_hash(style),
@@ -75,13 +73,13 @@ def table_page(study: Study, table: Table, notices: list = ()) -> str:
     """One table of the report as a page of its own."""
     style = _asset("page.css")
     return _template("table.html").render(
-        study=study.name, table=table, rows=_rows(table), notices=notices, style=style, style_hash=_csp_hash(style)
+        study=study.name, table=table.filled, notices=notices, style=style, style_hash=_csp_hash(style)
     )
 
 
-def _rows(table: Table) -> list[list[list[str]]]:
-    """The cells that are shown, each as lines that hide nothing."""
-    return [[[visible(line, 600) for line in str(cell).split("\n")] for cell in row] for row in table.shown]
+def _lines(cell) -> list[str]:
+    """The text of a cell as lines that hide nothing."""
+    return [visible(line, 600) for line in str(cell).split("\n")]
 
 
 def more(study: Study) -> list[tuple[str, str]]:
@@ -110,6 +108,7 @@ def _template(name: str):
         trim_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
+    environment.filters["lines"] = _lines
     return environment.get_template(name)
 
 

@@ -1,6 +1,6 @@
 """The tables of the report, as titles, columns and rows of text, which the page makes safe to show. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from assize.chain import STATES
 from assize.report.text import visible
@@ -19,6 +19,13 @@ class Table:
     rows: list[tuple]
     lead: str = ""
     empty: str = "There is none."
+
+    @property
+    def filled(self) -> "Table":
+        """The table without the columns in which nothing stands."""
+        kept = [place for place in range(len(self.columns)) if any(str(row[place]) for row in self.rows)]
+        columns = tuple(self.columns[place] for place in kept)
+        return replace(self, columns=columns, rows=[tuple(row[place] for place in kept) for row in self.rows])
 
     @property
     def shown(self) -> list[tuple]:
@@ -69,7 +76,7 @@ def signatures(census: dict, benchmark: str) -> Table:
             line["signature"],
             line["origin"] or "",
             line["rule"] or "",
-            ", ".join(f"{name} {count}" for name, count in line["conditions"].items()),
+            "\n".join(f"{name} {count}" for name, count in line["conditions"].items()),
             len(line["episodes"]),
             "\n".join(visible(example, 240) for example in line["examples"]),
         )
