@@ -307,7 +307,7 @@ def _void_reasons(grades: dict[Episode, dict | None]) -> dict[str, list[str]]:
     for episode, grade in grades.items():
         status, reason = (grade["scoring_status"], grade["reason"]) if grade else NOT_GRADED
         if grade is None or grade["verdict"] == "void":
-            found.setdefault(status, []).append(f"{episode}: {reason}")
+            found.setdefault(status, []).append(f"{episode}: {signatures.plain(reason or '')}")
     return found
 
 

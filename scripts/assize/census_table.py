@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from assize.officialness import reservations
+from assize.signatures import plain
 
 # A terminal shows so many lines of one kind; the record has all.
 SHOWN = 10
@@ -16,13 +17,18 @@ def print_census(record: dict, folder: Path, seal: str | None = None) -> None:
     if not console.is_terminal:
         console.width = 110
     for line in [*_indictments(record), *([""] if record["indicted"] else [])]:
-        console.print(line)
+        console.print(_safe(line))
     console.print(_verdicts(record), soft_wrap=False)
     for line in [*_summaries(record), *_voids(record), *_doubts(record), *_comparisons(record)]:
-        console.print(line)
+        console.print(_safe(line))
     console.print(f"Each episode: {folder / 'grades.csv'}; all else: {folder / 'census.json'}")
     if seal:
         console.print(f"Seal of this study, to publish with its numbers: {seal}")
+
+
+def _safe(line: str) -> str:
+    """A line that may hold a candidate's words, with its indentation."""
+    return line[: len(line) - len(line.lstrip())] + plain(line)
 
 
 def _where(line: dict) -> str:

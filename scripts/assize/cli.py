@@ -50,5 +50,6 @@ def run(main, argv=None) -> None:
         print(json.dumps({"ok": False, "error": failure}, sort_keys=True))
         raise SystemExit(3) from None
     if result is not None:
-        print(json.dumps(result, sort_keys=True, ensure_ascii=False))
+        # Escaped: what a record quotes of a candidate may be no UTF-8.
+        print(json.dumps(result, sort_keys=True))
     raise SystemExit(0)

@@ -14,6 +14,7 @@ from assize.archive import Bounds, Rejected, unpack
 from assize.bundle import MANIFEST, project_pins
 from assize.errors import GateClosed, UsageError
 from assize.records import read_record, sha256_file, write_atomic, write_record
+from assize.signatures import plain
 from assize.study import FROZEN, RESOURCE_MODES, RESULTS, Episode, Study, load_config, resolve
 
 # A study of thousands of episodes; a bomb stops here.
@@ -65,7 +66,7 @@ def lay_out(bundle: Path, mode: str | None, trust: bool = False, other_terms: bo
         unpacked = Path(temporary, ORIGINAL)
         manifest, original = _open(bundle, unpacked)
         config = _config(original, mode, sha256)
-        study = Study(resolve(config, f"{bundle}: its study", mode))
+        study = Study(_resolve(config, bundle, mode))
         terms = {
             name: differences(original.benchmarks[name]["terms"], study.benchmarks[name]["terms"])
             for name in study.benchmarks
@@ -111,6 +112,14 @@ def _open(bundle: Path, place: Path) -> tuple[dict, Study]:
         message = "\n".join([f"{bundle}: {len(lines)} broken link(s):", *lines]).replace(f"{place}/", "")
         raise GateClosed("broken", message, "it was changed after it was sealed: nothing was run")
     return manifest, study
+
+
+def _resolve(config: dict, bundle: Path, mode: str | None) -> dict:
+    try:
+        return resolve(config, f"{bundle}: its study", mode)
+    except UsageError as error:
+        hint = "a file of its project that is not here is in the bundle, below inputs/: look at it, then put it there"
+        raise UsageError(error.code, error.message, hint) from None
 
 
 def _config(original: Study, mode: str | None, sha256: str) -> dict:
@@ -241,5 +250,5 @@ def incomparable(first: dict, second: dict | None) -> str | None:
         return "another snapshot was graded"
     for name, grade in (("the original", first), ("the rerun", second)):
         if grade["verdict"] == "void" and grade["scoring_status"] != "no_submission":
-            return f"{name} is void: {grade['reason']}"
+            return f"{name} is void: {plain(grade['reason'])}"
     return None

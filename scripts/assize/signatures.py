@@ -60,7 +60,12 @@ class Failure:
     @property
     def example(self) -> str:
         where = f"{self.instance}: {self.check}" if self.check else self.instance
-        return f"{where}: {self.text[:MAX_KEPT]}"
+        return plain(f"{where}: {self.text[:MAX_KEPT]}")
+
+
+def plain(text: str) -> str:
+    """One line that is safe to print: what a candidate made is no terminal's command."""
+    return " ".join("".join(c if c.isprintable() else " " for c in _ANSI.sub("", text)).split())
 
 
 def normalise(text: str | None) -> str:
@@ -70,7 +75,7 @@ def normalise(text: str | None) -> str:
     ``ValueError: message @ numpy/linalg/_linalg.py:solve``. Of anything else it is the text itself, folded.
     """
     text = _ANSI.sub("", (text or "")[-MAX_READ:])
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line for line in map(plain, text.splitlines()) if line]
     if not lines:
         return "no word of why"
     frames = _FRAME.findall(text)

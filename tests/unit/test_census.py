@@ -158,6 +158,17 @@ def test_the_terminal_leads_with_the_indictment_and_says_what_to_mend(study, tmp
     assert "%" not in "\n".join(lines)
 
 
+def test_a_candidates_words_are_no_command_to_the_terminal(study, tmp_path, capsys):
+    hostile = "TypeError: target \x1b[2J\x1b]0;owned\x07\x9b31m\u202egnp.[red]x[/red]"
+    grades = {episode: with_checks(study, episode, hostile) for episode in study.episodes()}
+    first = study.episodes()[0]
+    grades[first] = grade(study, first, "void", reason=hostile)
+    print_census(count(study, grades, rules=(RULE,)), tmp_path)
+    out = capsys.readouterr().out
+    assert "[red]x[/red]" in out
+    assert [c for c in out if not c.isprintable() and c != "\n"] == []
+
+
 def test_estimates_and_comparisons_are_over_instances(study):
     episodes = study.episodes()
     grades = {episode: grade(study, episode, "pass" if episode.condition == "one" else "fail") for episode in episodes}
@@ -204,7 +215,7 @@ def test_flags_claims_and_sensitive_checks_are_counted(study):
     ]
     assert reservations(record["official"]) == [
         "command: targets not official in 1 of 12 grades",
-        "command: no resource limit in force in 12 grades",
+        "command: no allocation in force in 12 of 12 grades",
     ]
 
 

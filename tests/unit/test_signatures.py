@@ -31,6 +31,7 @@ numpy.linalg.LinAlgError: Singular matrix of shape ({line}, {line}) at 0x7f{job}
         ("container 3f9ab27c41d0 is gone", "container <hex> is gone"),
         ("\x1b[31mFAILED\x1b[0m tests/test_a.py:17", "FAILED tests/test_a.py:<n>"),
         ("  two\n lines ", "two lines"),
+        ("KeyError: \x1b]0;title\x07\u202e\ud800", "KeyError: ]<n>;title"),
         ("", "no word of why"),
         (None, "no word of why"),
     ],
