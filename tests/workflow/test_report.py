@@ -116,7 +116,7 @@ def test_the_report_opens_from_a_file_shows_its_items_and_asks_no_network(report
         page.locator("a[iconname=eye]").first.click()
         frame = page.frame_locator("iframe")
         frame.get_by_role("heading", name="Scores").wait_for()
-        assert "no resource limit in force" in frame.locator("main").inner_text()
+        assert "no allocation in force" in frame.locator("main").inner_text()
         page.locator("a[iconname=information-circle]").first.click()
         page.get_by_text("What must be read before any number stands on top").wait_for()
         page.goto(page.url.split("#")[0])
