@@ -8,7 +8,7 @@ from assize import census
 from assize.chain import Files, links
 from assize.report import cases as packing
 from assize.report.notices import fault_flag, notices
-from assize.report.tables import Table, comparisons, interval
+from assize.report.tables import Table, by_benchmark, comparisons, interval
 from assize.report.text import script_json, visible
 from assize.seal import seal_of
 from assize.study import Study
@@ -57,7 +57,7 @@ def audit_page(study: Study, record: dict, cases: list[dict], config: str) -> st
         root=study.root,
         facts=_facts(study, record, cases),
         notices=notices(record, cases),
-        scores=[_score_line(line) for line in record["conditions"]],
+        scores=[_score_line(line) for line in by_benchmark(record)],
         interval_note=_interval_note(record),
         pairs=comparisons(record).filled,
         more=more(study),

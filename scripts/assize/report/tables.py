@@ -1,5 +1,6 @@
 """The tables of the report, as titles, columns and rows of text, which the page makes safe to show. Pure."""
 
+import json
 from dataclasses import dataclass, replace
 
 from assize.chain import STATES
@@ -49,9 +50,14 @@ def interval(line: dict) -> str:
     return f"{percent(line['value'])} ({100 * line['low']:.1f} to {100 * line['high']:.1f})"
 
 
+def by_benchmark(census: dict) -> list[dict]:
+    """The census's conditions, those of a benchmark together."""
+    return sorted(census["conditions"], key=lambda line: line["benchmark"])
+
+
 def scores(census: dict) -> Table:
     rows = []
-    for line in census["conditions"]:
+    for line in by_benchmark(census):
         common = (line["benchmark"], line["condition"], line["count"], line["passed"], line["failed"], line["void"])
         measures = dict.fromkeys(estimate["measure"] for estimate in line["estimates"])
         for number, measure in enumerate(measures):
@@ -191,7 +197,7 @@ def _leaves(value, name: str = "") -> list[tuple[str, str]]:
     """The scalars of nested mappings: (key.path, text)."""
     if isinstance(value, dict):
         return [leaf for key, item in value.items() for leaf in _leaves(item, f"{name}.{key}" if name else key)]
-    return [(name, visible(str(value), 120))]
+    return [(name, value if isinstance(value, str) else json.dumps(value))]
 
 
 def voids(census: dict) -> Table:
