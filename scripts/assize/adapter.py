@@ -284,12 +284,16 @@ def grade(context: Context, episode: Episode) -> dict:
             **own_provenance,
         },
         "timing": {"started": _utc(started), "seconds": round(time.time() - started, 3)},
-        "evidence": {
-            str(path.relative_to(folder)): sha256_file(path) for path in evidence.rglob("*") if path.is_file()
-        },
+        "evidence": hash_evidence(folder),
     }
     write_record(folder / "grade.json", result)
     return result
+
+
+def hash_evidence(folder: Path) -> dict[str, str]:
+    """Path below an episode's folder -> sha256, of every file of its evidence."""
+    found = (path for path in (folder / "evidence").rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): sha256_file(path) for path in found}
 
 
 def _judge(context: Context, episode: Episode, folder: Path, record: dict, evidence: Path) -> dict:
