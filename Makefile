@@ -1,9 +1,11 @@
 # make study   the default study on this machine, set-up included; ends with a table of verdicts
+# make report  the study's report and audit page, for an auditor; runs what is missing first
 # make test    all checks and tests that can run on this machine
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STUDY ?= config/study.yaml
+NAME = $(shell sed -n "s/^name: *//p" $(STUDY))
 PROFILE ?= profiles/local
 # Snakemake finds an executor as a package on its path. One line in a .pth file puts it there: relative to the virtual
 # environment, so that the checkout can move, and with no build, which would need a network.
@@ -18,13 +20,17 @@ SCICODE_PYTHON ?= $(firstword $(wildcard /usr/bin/python3.12 /usr/bin/python3.11
 PROGRAMBENCH_LOCAL := .programbench-local
 SCICODE_PROBLEMS ?= ../shared/data/scicode/problems_dev.jsonl
 
-.PHONY: study test lint bench bench-programbench setup setup-test setup-scicode setup-scicode-image setup-scicode-test setup-programbench setup-programbench-local test-programbench lock cluster-up cluster-down clean
+.PHONY: study report test lint bench bench-programbench setup setup-test setup-scicode setup-scicode-image setup-scicode-test setup-programbench setup-programbench-local test-programbench lock cluster-up cluster-down clean
 
 study: setup $(if $(shell grep -s '^  scicode:' $(STUDY)),setup-scicode) \
   $(if $(shell grep -s '^  programbench:' $(STUDY)),setup-programbench) \
   $(if $(shell grep -s '$(PROGRAMBENCH_LOCAL)/' $(STUDY)),setup-programbench-local)
 	$(BIN)/snakemake --profile $(PROFILE) --configfile $(STUDY)
-	@$(BIN)/python scripts/census.py --table --study results/$(shell sed -n "s/^name: *//p" $(STUDY))/study.json
+	@$(BIN)/python scripts/census.py --table --study results/$(NAME)/study.json
+
+report: study
+	$(BIN)/snakemake --profile $(PROFILE) --configfile $(STUDY) --report results/$(NAME)/report.html
+	@echo "Open results/$(NAME)/report.html; every grade: results/$(NAME)/audit.html"
 
 test: setup-test setup-scicode-test lint
 	$(BIN)/python -m pytest

@@ -5,7 +5,7 @@
 #   snakemake --profile profiles/slurm results/<study>/episodes/<benchmark>/<condition>/<instance>/<repeat>/grade.json
 #
 # Everything lands in results/<study>/: study.json (what is planned, with all pins), runtime/, calibration/, admission/,
-# episodes/, census/ (census.json, grades.csv, accounting.json) and logs/.
+# episodes/, census/ (census.json, grades.csv, accounting.json), audit.html, report/ and logs/.
 
 import sys
 
@@ -15,6 +15,10 @@ min_version("9.0")
 sys.path.insert(0, f"{workflow.basedir}/scripts")
 
 from assize.workflow import begin, end, open_study
+
+
+report: "report/workflow.rst"
+
 
 if not workflow.overwrite_configfiles:
 
@@ -43,6 +47,8 @@ localrules:
     admit,
     census,
     accounting,
+    report_study,
+    report_benchmark,
 
 
 # Once this run holds the lock on the study, and before any job.
@@ -64,6 +70,12 @@ rule all:
         STUDY.grades(),
         f"results/{STUDY.name}/census/census.json",
         f"results/{STUDY.name}/census/accounting.json",
+        f"results/{STUDY.name}/audit.html",
+        expand(
+            "results/{study}/report/{benchmark}/verdicts.svg",
+            study=STUDY.name,
+            benchmark=STUDY.benchmarks,
+        ),
 
 
 include: "rules/stage.smk"
@@ -73,3 +85,4 @@ include: "rules/calibrate.smk"
 include: "rules/episode.smk"
 include: "rules/grade.smk"
 include: "rules/census.smk"
+include: "rules/report.smk"

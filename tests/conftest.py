@@ -137,7 +137,12 @@ class Project:
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Name every skipped test, with its reason: a lane that did not run must not read as passed."""
+    """Tell what was measured, and name every skipped test: a lane that did not run must not read as passed."""
+    measured = [pair for report in terminalreporter.stats.get("passed", []) for pair in report.user_properties]
+    if measured:
+        terminalreporter.section("measured")
+        for name, value in measured:
+            terminalreporter.write_line(f"{name}: {value}")
     skipped = terminalreporter.stats.get("skipped", [])
     if skipped:
         terminalreporter.section(f"{len(skipped)} skipped, not passed")

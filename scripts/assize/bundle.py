@@ -18,7 +18,7 @@ from assize.study import Study, repository
 
 MANIFEST = "bundle.json"
 CRATE = "ro-crate-metadata.json"
-WORKFLOW = ("Snakefile", "rules/*.smk", "envs/*.lock", "config/harness-faults.yaml", "CITATION.cff")
+WORKFLOW = ("Snakefile", "rules/*.smk", "report/*.rst", "envs/*.lock", "config/harness-faults.yaml", "CITATION.cff")
 CODE = ("Snakefile", "rules/*.smk", "scripts/**/*", "config/harness-faults.yaml", "config/schemas/*.json")
 
 README = """# The study {name}, graded with Assize

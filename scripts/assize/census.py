@@ -317,4 +317,10 @@ def as_csv(rows: list[dict]) -> bytes:
     writer = csv.DictWriter(buffer, COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    return buffer.getvalue().encode()
+    return buffer.getvalue().encode(errors="backslashreplace")
+
+
+def read_csv(study: Study) -> list[dict]:
+    """The rows of a study's ``grades.csv``, all values as text."""
+    with open(study.root / "census" / "grades.csv", newline="") as file:
+        return list(csv.DictReader(file))

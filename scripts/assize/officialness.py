@@ -60,9 +60,9 @@ def reservations(official: dict[str, dict]) -> list[str]:
         for name, count in line["claims"].items():
             if count["false"]:
                 found.append(f"{benchmark}: {name} not official in {count['false']} of {line['judged']} grades")
-        if line["isolated"]["false"]:
+        if line["isolated"].get("false"):
             found.append(f"{benchmark}: not isolated in {line['isolated']['false']} of {line['judged']} grades")
-        if line["resource_modes"]["none"]:
+        if line["resource_modes"].get("none"):
             found.append(
                 f"{benchmark}: no allocation in force in {line['resource_modes']['none']} of {line['judged']} grades"
             )

@@ -15,7 +15,12 @@ SCHEMAS = ROOT / "config" / "schemas"
 
 def canonical(value) -> bytes:
     """The one byte form of a JSON value: sorted keys, no spaces, UTF-8; NaN raises ValueError."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    return _utf8(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False))
+
+
+def _utf8(text: str) -> bytes:
+    """JSON text as bytes. A lone surrogate, which a candidate may print, is no UTF-8: it becomes JSON's own escape."""
+    return text.encode(errors="backslashreplace")
 
 
 def digest(value) -> str:
@@ -135,7 +140,7 @@ def _schema_name(record: dict) -> str:
 
 def dump(record: dict) -> bytes:
     """The bytes of a record's file."""
-    return json.dumps(record, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    return _utf8(json.dumps(record, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)) + b"\n"
 
 
 def write_record(path, record: dict) -> None:

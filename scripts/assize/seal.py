@@ -14,7 +14,7 @@ from assize.study import Study, beside
 
 SUMS = "census/SHA256SUMS"
 # Of a study's folder, what the seal does not cover: the list itself, logs, and pages that are made from what is sealed.
-EXEMPT = (SUMS, "logs/", "report.html", "audit.html", "comparison.json")
+EXEMPT = (SUMS, "logs/", "report/", "report.html", "audit.html", "comparison.json")
 _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 
 

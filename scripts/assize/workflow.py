@@ -35,6 +35,7 @@ def open_study(workflow, config: dict) -> Study:
         else:
             study = Study.read(RESULTS / own["name"] / "study.json")
         study.attempts = int(config.get("attempts", 1))
+        study.config_file = os.path.relpath(path)
         return study
     except AssizeError as error:
         print(f"error: {error.message}", *([error.hint] if error.hint else []), sep="\n", file=sys.stderr)

@@ -37,6 +37,14 @@ def test_a_record_survives_the_round_trip(tmp_path):
     assert os.listdir(tmp_path) == ["r.json"]
 
 
+def test_what_is_no_utf8_can_be_recorded_too(tmp_path):
+    """A grader may repeat what a candidate printed: half a surrogate pair must not end the grade."""
+    record = RECEIPT | {"name": "half \ud800 whole \U0001f600"}
+    write_record(tmp_path / "r.json", record)
+    assert read_record(tmp_path / "r.json", "receipt") == record
+    assert strict_json(canonical(record).decode()) == record
+
+
 @pytest.mark.parametrize("change", [{"size": -1}, {"sha256": "x"}, {"extra": 1}, {"schema": "assize.receipt/2"}])
 def test_a_record_that_breaks_its_schema_is_not_written(tmp_path, change):
     with pytest.raises(UsageError, match=next(iter(change))):

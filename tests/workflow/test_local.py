@@ -14,6 +14,7 @@ import yaml
 from conftest import lane_or_skip
 
 EPISODE_JOBS = {"prepare", "solve", "snapshot", "grade"}
+AFTER_GRADES = {"census", "report_study", "report_benchmark", "all"}
 SMALL = {
     "name": "small",
     "benchmarks": {
@@ -48,9 +49,9 @@ class Small:
         return self.project.snakemake(*arguments, "--configfile", self.path, **options)
 
     def jobs(self, *arguments):
-        """Jobs that a run would start, without the ones that count."""
+        """Jobs that a run would start, without the ones that count and report."""
         found = self.project.jobs(*arguments, "--configfile", self.path)
-        return {name: count for name, count in found.items() if name not in ("all", "census", "accounting")}
+        return {name: count for name, count in found.items() if name not in AFTER_GRADES}
 
     def grade(self, condition, instance, repeat=1):
         return self.results / "episodes" / "command" / condition / instance / str(repeat) / "grade.json"
