@@ -14,7 +14,7 @@ import yaml
 from conftest import lane_or_skip
 
 EPISODE_JOBS = {"prepare", "solve", "snapshot", "grade"}
-AFTER_GRADES = {"census", "report_study", "report_benchmark", "all"}
+AFTER_GRADES = {"census", "accounting", "report_study", "report_benchmark", "all"}
 SMALL = {
     "name": "small",
     "benchmarks": {
