@@ -88,9 +88,7 @@ def test_accounting_says_what_the_jobs_of_a_study_used(slow, tmp_path):
     assert (record["source"], record["reason"]) == ("sacct", None)
     rules = {line["rule"]: line for line in record["rules"]}
     assert {name: line["records"] for name, line in rules.items()} == {"calibrate": 1, "episode": 3, "grade": 3}
-    grades = {
-        grade["episode"]["condition"]: grade["provenance"]["slurm"]["job_id"] for grade in slow.grades("slow")
-    }
+    grades = {grade["episode"]["condition"]: grade["provenance"]["slurm"]["job_id"] for grade in slow.grades("slow")}
     assert {row["condition"]: row["job_id"] for row in record["grades"]} == grades
     (job,) = set(grades.values())
     text = slow.run(f"sacct --noheader --parsable2 --format=ElapsedRaw,AllocCPUS,TotalCPU --jobs {job}").stdout
