@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from assize import admission, census, indictment, seal
+from assize.differences import differences
 from assize.errors import AssizeError, UsageError
 from assize.records import digest, read_record, sha256_file
 from assize.study import Episode, Study, beside
@@ -36,16 +37,19 @@ class Audit:
         self.checked[what] = self.checked.get(what, 0) + 1
 
     def sha256(self, path: Path) -> str | None:
-        """Of a file, read once; None where it is missing or unreadable."""
+        """Of a file, read once; None where it is missing, unreadable or no file at all (a FIFO would never end)."""
         if path not in self._hashes:
             try:
-                self._hashes[path] = sha256_file(path)
+                self._hashes[path] = sha256_file(path) if path.is_file() else None
             except OSError:
                 self._hashes[path] = None
         return self._hashes[path]
 
     def record(self, path: Path, kind: str) -> dict | None:
         """A record that keeps its schema, or None and a broken link."""
+        if path.exists() and not path.is_file():
+            self.miss(path, "schema", "it is no file")
+            return None
         try:
             found = read_record(path, kind)
         except (UsageError, OSError, UnicodeDecodeError) as error:
@@ -261,20 +265,9 @@ def _verify_census(audit: Audit, records: census.Records) -> None:
         return
     derived = census.aggregate(study, records, indictment.read_rules(), said["allow_void"])
     derived["rules"] = indictment.table_provenance()
-    differences = list(_differences(said, derived))
-    for place, first, second in differences[:SHOWN]:
+    # What else the record holds comes from no grade: the seal alone pins it.
+    unlike = list(differences({key: said.get(key) for key in derived}, derived))
+    for place, first, second in unlike[:SHOWN]:
         audit.same(path, "census", place, first, second)
-    if len(differences) > SHOWN:
-        audit.miss(path, "census", f"and {len(differences) - SHOWN} more differences from what its grades give")
-
-
-def _differences(said, found, place: str = "") -> Iterator[tuple]:
-    """Where two JSON values differ: (key path, one, other)."""
-    if isinstance(said, dict) and isinstance(found, dict):
-        for key in sorted(said.keys() | found.keys()):
-            yield from _differences(said.get(key), found.get(key), f"{place}.{key}".lstrip("."))
-    elif isinstance(said, list) and isinstance(found, list) and len(said) == len(found):
-        for index, (one, other) in enumerate(zip(said, found, strict=True)):
-            yield from _differences(one, other, f"{place}.{index}".lstrip("."))
-    elif said != found:
-        yield place, said, found
+    if len(unlike) > SHOWN:
+        audit.miss(path, "census", f"and {len(unlike) - SHOWN} more differences from what its grades give")

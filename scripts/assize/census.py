@@ -223,13 +223,19 @@ def _line(key: tuple[str, str], members: dict, faults: list[dict], barring: list
 
 def _measures(benchmark) -> dict[str, tuple]:
     """Measure -> (what one episode counts as (sum, of how many), whether an episode is one trial)."""
-    measures = {
-        "pass_rate": (lambda episode, grade: (float(grade is not None and grade["verdict"] == "pass"), 1), True),
-        "mean_score": (lambda episode, grade: ((grade or {}).get("analysis_score") or 0.0, 1), False),
-    }
+    measures = {"pass_rate": (_passed, True), "mean_score": (_score, False)}
     if benchmark.part:
         measures[f"{benchmark.part}_rate"] = (benchmark.parts, False)
     return measures
+
+
+def _passed(episode: Episode, grade: dict | None) -> tuple[float, int]:
+    return float(grade is not None and grade["verdict"] == "pass"), 1
+
+
+def _score(episode: Episode, grade: dict | None) -> tuple[float, int]:
+    """What was not judged counts as nothing: over the scored ones it is not asked."""
+    return (grade or {}).get("analysis_score") or 0.0, 1
 
 
 def _units(members: dict, counts, over: str) -> statistics.Units:

@@ -12,6 +12,7 @@ from pathlib import Path
 from assize import audit
 from assize.archive import Bounds, Rejected, unpack
 from assize.bundle import MANIFEST, project_pins
+from assize.differences import differences
 from assize.errors import GateClosed, UsageError
 from assize.records import read_record, sha256_file, write_atomic, write_record
 from assize.signatures import plain
@@ -65,10 +66,13 @@ def lay_out(bundle: Path, mode: str | None, trust: bool = False, other_terms: bo
     with tempfile.TemporaryDirectory(dir=RESULTS, prefix=".bundle-") as temporary:
         unpacked = Path(temporary, ORIGINAL)
         manifest, original = _open(bundle, unpacked)
-        config = _config(original, mode, sha256)
+        config = _config(original, mode)
         study = Study(_resolve(config, bundle, mode))
+        if sorted(study.episodes()) != sorted(original.episodes()):
+            message = f"{bundle}: the config in its study.json plans other episodes here than study.json has"
+            raise UsageError("other_plan", message, "use the project's version that the bundle names")
         terms = {
-            name: differences(original.benchmarks[name]["terms"], study.benchmarks[name]["terms"])
+            name: told_differences(original.benchmarks[name]["terms"], study.benchmarks[name]["terms"])
             for name in study.benchmarks
         }
         _check_trust(study, trust)
@@ -78,7 +82,6 @@ def lay_out(bundle: Path, mode: str | None, trust: bool = False, other_terms: bo
             if not (study.root / CONFIG).exists() or (study.root / CONFIG).read_bytes() != text:
                 raise UsageError("exists", f"{study.root}: it is no rerun of this bundle", "move it away, or remove it")
         else:
-            # The config comes last: a folder without one was cut off, and is not gone on with.
             place = Path(temporary, "study")
             place.mkdir()
             for episode in study.episodes():
@@ -122,7 +125,7 @@ def _resolve(config: dict, bundle: Path, mode: str | None) -> dict:
         raise UsageError(error.code, error.message, hint) from None
 
 
-def _config(original: Study, mode: str | None, sha256: str) -> dict:
+def _config(original: Study, mode: str | None) -> dict:
     """The config of the rerun: the author's, with each condition's work taken as it was frozen."""
     config = dict(original.frozen["config"])
     conditions = {
@@ -140,14 +143,9 @@ def _as_yaml(config: dict, sha256: str) -> bytes:
     return f"# Made by reproduce.py from the bundle {sha256}\n{yaml.safe_dump(config, sort_keys=True)}".encode()
 
 
-def differences(bundle, here, place: str = "") -> list[dict]:
-    """Where two JSON values differ: key path, the bundle's, this checkout's. Pure."""
-    if isinstance(bundle, dict) and isinstance(here, dict):
-        keys = sorted(bundle.keys() | here.keys())
-        return [
-            line for key in keys for line in differences(bundle.get(key), here.get(key), f"{place}.{key}".strip("."))
-        ]
-    return [] if bundle == here else [{"what": place, "bundle": bundle, "here": here}]
+def told_differences(bundle, here) -> list[dict]:
+    """For the comparison: where the bundle's value and this checkout's differ. Pure."""
+    return [{"what": what, "bundle": one, "here": other} for what, one, other in differences(bundle, here)]
 
 
 def _check_terms(terms: dict[str, list[dict]], other_terms: bool) -> None:
@@ -210,7 +208,7 @@ def compare(rerun: Rerun) -> dict:
         why = incomparable(first, second)
         if why:
             not_comparable.append({"episode": str(episode), "why": why})
-        elif lines := differences(judged(first), judged(second)):
+        elif lines := told_differences(judged(first), judged(second)):
             files = {"original": str(paths[0]), "rerun": str(paths[1])}
             changed.append({"episode": str(episode), "differences": lines, **files})
         else:
@@ -231,7 +229,7 @@ def compare(rerun: Rerun) -> dict:
 
 def _pin_differences(manifest: dict) -> list[dict]:
     here = project_pins()
-    return differences({key: manifest[key] for key in here}, here)
+    return told_differences({key: manifest[key] for key in here}, here)
 
 
 def judged(grade: dict) -> dict:

@@ -13,8 +13,12 @@ from assize.records import sha256_file, write_atomic
 from assize.study import Study, beside
 
 SUMS = "census/SHA256SUMS"
-# Of a study's folder, what the seal does not cover: the list itself, logs, and pages that are made from what is sealed.
-EXEMPT = (SUMS, "logs/", "report/", "report.html", "audit.html", "comparison.json")
+# Of a study's folder, what the seal does not cover: the list itself, logs, who runs the study at the moment, what Slurm
+# says of its jobs, and what is made from what is sealed.
+EXEMPT = (
+    *(SUMS, "logs/", "controller/", "holder.json", "census/accounting.json"),
+    *("report/", "report.html", "audit.html", "comparison.json"),
+)
 _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 
 

@@ -1,6 +1,7 @@
 """The audit of a finished study: one flipped byte is found in every kind of file, and so is a forgery that fits."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -146,6 +147,14 @@ def test_a_file_that_was_added_or_removed_is_found(results):
     (results / EPISODE / "extra.json").write_text("{}")
     (results / EPISODE / "prepared.json").unlink()
     assert broken(results) == [f"{EPISODE}/extra.json", f"{EPISODE}/prepared.json"]
+
+
+def test_a_pipe_in_the_place_of_a_file_ends_the_audit_soon(results):
+    for name in ("grade.json", "submission.tar.gz"):
+        (results / EPISODE / name).unlink()
+        os.mkfifo(results / EPISODE / name)
+    found = broken(results)
+    assert {f"{EPISODE}/grade.json", f"{EPISODE}/submission.tar.gz"} <= set(found)
 
 
 def spoil_archive(results):

@@ -286,6 +286,11 @@ def sandbox(study: dict, **keys) -> None:
         (lambda study: study["conditions"].update({"../../x": study["conditions"]["noop"]}), 2, "conditions"),
         (lambda study: study["datasets"].update({"x": {"filename": "../../x"}}), 2, "datasets"),
         (lambda study: study["benchmarks"].update({"magic": study["benchmarks"]["command"]}), 2, "magic"),
+        (
+            lambda study: study["config"]["benchmarks"]["command"].update(instances=["run-length-c"]),
+            2,
+            "other episodes",
+        ),
         (lambda study: sandbox(study, lane="subprocess"), 4, "no isolation"),
         (lambda study: sandbox(study, read_only_paths=["/root"]), 4, "would see /root"),
     ],
