@@ -30,7 +30,8 @@ def pack(study: Study, cases: list[dict], workflow: str) -> dict:
 
     Parameters
     ----------
-    cases : one an episode: ``episode``, ``grade`` (or None), ``row`` of the census, ``signatures``, ``links``.
+    cases : one an episode: ``episode``, ``grade`` (or None), ``row`` of the census, ``signatures``, ``faults`` (flags
+        that name harness faults), ``links``.
     workflow : the options of snakemake that name the profile and the study's config, for the commands to paste.
 
     Returns

@@ -256,13 +256,29 @@
     );
   }
 
+  function flagList(flags) {
+    return element("ul", { class: "chips", "aria-label": "Flags" }, ...flags.map((flag) => element("li", {}, element("bdi", {}, flag))));
+  }
+
+  function factList(facts) {
+    const pairs = facts.flatMap(([name, value]) => [
+      element("dt", {}, text(name)),
+      element("dd", {}, element("bdi", {}, text(value))),
+    ]);
+    return element("dl", {}, ...pairs);
+  }
+
   function render(grade) {
     const [facts, checks, total, links, evidence, ran] = data.details[grade.index];
     const folder = `episodes/${[grade.benchmark, grade.condition, grade.instance, grade.repeat].map(encodeURIComponent).join("/")}`;
     const path = `${data.root}/episodes/${grade.id}`;
     const close = element("button", { type: "button" }, "Close");
     close.addEventListener("click", () => shut());
-    const broken = links.filter((link) => STATES[link[1]] === "broken").length;
+    const title = `${grade.condition} / ${grade.instance} / ${grade.repeat}`;
+    const inState = (state) => links.filter((link) => STATES[link[1]] === state).length;
+    const chained = inState("broken")
+      ? `Chain: ${inState("broken")} of ${links.length} links broken`
+      : `Chain: ${inState("checked")} of ${links.length} links checked`;
     const again = `rm ${path}/grade.json\nsnakemake ${path}/grade.json ${data.workflow}`;
     const whole = `rm -r ${path}\nsnakemake ${path}/grade.json ${data.workflow}`;
     const records = ["grade.json", "snapshot.json", "submission.tar.gz", "solved.json", "prepared.json"];
@@ -270,19 +286,15 @@
       element(
         "div",
         { class: "top" },
-        element("h2", { id: "detail-title", tabindex: "-1" }, badge(grade.verdict), " ", element("bdi", {}, `${grade.condition} / ${grade.instance} / ${grade.repeat}`)),
+        element("h2", { id: "detail-title", tabindex: "-1" }, badge(grade.verdict), " ", element("bdi", {}, title)),
         close,
       ),
       element("p", { class: "soft" }, `benchmark ${grade.benchmark}`),
       element("p", { class: "reason" }, element("bdi", {}, why(grade))),
-      grade.flags.length ? element("ul", { class: "chips", "aria-label": "Flags" }, ...grade.flags.map((flag) => element("li", {}, element("bdi", {}, flag)))) : null,
+      grade.flags.length ? flagList(grade.flags) : null,
       ...(total ? section("Checks", checksTable(checks, total)) : []),
-      ...(links.length
-        ? section(broken ? `Chain: ${broken} of ${links.length} links broken` : `Chain: ${links.filter((link) => link[1] === 0).length} of ${links.length} links checked`, chainList(links))
-        : []),
-      ...(facts.length
-        ? section("How it was made", element("dl", {}, ...facts.flatMap(([name, value]) => [element("dt", {}, text(name)), element("dd", {}, element("bdi", {}, text(value)))])))
-        : []),
+      ...(links.length ? section(chained, chainList(links)) : []),
+      ...(facts.length ? section("How it was made", factList(facts)) : []),
       ...section("Run this grade again, on the same snapshot", command(again)),
       ...(grade.verdict === "void" ? section("Make the whole episode again, once the cause is gone", command(whole)) : []),
       ...(text(ran) ? section("The command that ran", command(text(ran))) : []),
