@@ -6,6 +6,7 @@ rule calibrate:
     input:
         data=lambda wildcards: STUDY.staged(wildcards.benchmark),
         runtime=lambda wildcards: STUDY.runtime(wildcards.benchmark),
+        ready=ancient(lambda wildcards: STUDY.ready(wildcards.benchmark)),
     output:
         "results/{study}/calibration/{benchmark}/{instance}/{repetition}.json",
     log:

@@ -164,6 +164,7 @@ def _freeze(config: dict, resource_mode: str | None) -> tuple[dict, list[str]]:
             "files": plan.files,
             "datasets": plan.datasets,
             "runtime": plan.runtime,
+            "ready": plan.ready,
             "alone": plan.alone,
         }
     for name, condition in config["conditions"].items():
@@ -263,6 +264,10 @@ class Study:
     def runtime(self, benchmark: str) -> list[Path]:
         """What a rule makes for this study before a benchmark is calibrated."""
         return [self.root / path for path in self.benchmarks[benchmark]["runtime"]]
+
+    def ready(self, benchmark: str) -> list[Path]:
+        """As ``runtime``, but to make it again changes nothing that was calibrated."""
+        return [self.root / path for path in self.benchmarks[benchmark]["ready"]]
 
     def dataset_of(self, sha256: str) -> str:
         """The name of the dataset with these bytes; KeyError if the study declares none."""

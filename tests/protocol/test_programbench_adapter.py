@@ -30,9 +30,9 @@ SECONDS = {"compile": 15, "run_tests": 60}
 class Adapter:
     """``programbench_adapter.py`` for a manifest of local tasks."""
 
-    def __init__(self, folder: Path, local: Path, *instances: str, wheelhouse: Path | None = None):
+    def __init__(self, folder: Path, local: Path, *instances: str, wheelhouse: Path | None = None, **seconds: int):
         self.folder, self.tasks, self.engine = folder, local, engine_or_skip()
-        self.wheelhouse = wheelhouse
+        self.wheelhouse, self.seconds = wheelhouse, SECONDS | seconds
         folder.mkdir(parents=True, exist_ok=True)
         self.manifest = folder / "manifest.json"
         made = ["manifest", "--images", ORG, "--pin-images", "--output", self.manifest, "--instances", *instances]
@@ -41,7 +41,7 @@ class Adapter:
     def command(self, *arguments) -> list[str]:
         options = ["--engine", self.engine, "--resource-mode", "none", "--cpus", 16]
         options += ["--tasks", self.tasks / "tasks", "--blobs", self.tasks / "blobs", "--manifest", self.manifest]
-        for name, value in SECONDS.items():
+        for name, value in self.seconds.items():
             options += ["--seconds", f"{name}={value}"]
         if self.wheelhouse:
             options += ["--evaluator-wheelhouse", self.wheelhouse]
@@ -260,6 +260,18 @@ def test_names_as_the_package_ships_them_are_a_naming_artefact(tasks, tmp_path):
     assert (record["reference"]["score"], record["reference"]["scoring_status"]) == (0.5, "naming_artefact")
     archive = pack(tmp_path / "submission.tar.gz", submission(tasks, "correct", SHIPPED))
     assert shipped.run(*shipped.grading(SHIPPED, archive, "grade"))[0] == 4
+
+
+def test_a_branch_that_is_ended_for_its_time_counts_as_zero(tasks, tmp_path):
+    house = tasks / "runtime" / "evaluator-wheelhouse"
+    short = Adapter(tmp_path, tasks, REPAIRED, wheelhouse=house, run_tests=25)
+    assert short.calibrate()[0] == 0
+    # One test hangs, and is tried three times.
+    _, _, grade = short.grade(REPAIRED, submission(tasks, "hanging-test", REPAIRED))
+    assert summary(grade) == ("fail", True, 0.0, "branch_failed")
+    assert "ended for their time" in grade["reason"]
+    assert grade["provenance"]["seconds"]["run_tests"] == 25
+    assert short.left() == short.left("image") == []
 
 
 def test_a_corrupt_submission_is_a_valid_zero(adapter):

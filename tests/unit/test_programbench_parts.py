@@ -493,7 +493,7 @@ def test_the_pilots_study_is_complete(mode):
     assert section["terms"]["resource_mode"] == "slurm"
     assert section["terms"]["allocation"] == {"cpus": 16, "memory": "30g"}
     assert section["terms"]["seconds"] == {"compile": 900, "run_tests": 3600}
-    assert "runtime/fetched/programbench.json" in section["runtime"]
+    assert "runtime/fetched/programbench.json" in section["ready"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ class Plan:
 
     ``terms`` bind every grade of the benchmark; ``instances`` do not, so that adding one reruns nothing. ``files`` are
     the repository's own inputs, ``datasets`` the names of the staged ones, ``runtime`` what a rule makes for the study
-    before anything is calibrated, as paths below ``results/<study>/``. ``minutes`` is what one calibration or one
+    before anything is calibrated, as paths below ``results/<study>/``, and ``ready`` the same where only that it was
+    made counts, since adding an instance makes it again. ``minutes`` is what one calibration or one
     grade may take, for a scheduler that wants to know; what limits a candidate is in the terms. ``alone``: each
     calibration, episode and grade is a job of its own, with the whole allocation; else small ones share a job.
     """
@@ -26,6 +27,7 @@ class Plan:
     files: list[str] = field(default_factory=list)
     datasets: list[str] = field(default_factory=list)
     runtime: list[str] = field(default_factory=list)
+    ready: list[str] = field(default_factory=list)
     alone: bool = False
 
 

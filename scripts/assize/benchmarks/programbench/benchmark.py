@@ -61,7 +61,8 @@ class ProgramBench(Benchmark):
             repetitions=calibration.get("repetitions", DEFAULT_REPETITIONS),
             minutes=section.get("minutes", DEFAULT_MINUTES),
             files=[path],
-            runtime=[f"{WHEELHOUSE}/wheelhouse.json", f"runtime/images/{self.name}.json", *fetched],
+            runtime=[f"{WHEELHOUSE}/wheelhouse.json"],
+            ready=[f"runtime/images/{self.name}.json", *fetched],
             alone=True,
         )
 

@@ -30,6 +30,8 @@ MOST_RESULTS = 256 << 20
 DOUBTFUL = (125, 126, 127, 137, 255)
 # How an engine's ``cp`` says that the file is not there; whatever else it says is its own failure.
 ABSENT = re.compile(r"could not be found|no such file|Could not find the file", re.IGNORECASE)
+# The build ran as root: no settings of pip's that it may have left.
+OWN_PIP = "PIP_CONFIG_FILE=/dev/null PIP_BREAK_SYSTEM_PACKAGES=1 PIP_ROOT_USER_ACTION=ignore"
 PLUGINS = "pytest, pytest_rerunfailures, pytest_timeout, xdist"
 
 
@@ -202,6 +204,7 @@ class CourtEvaluator(upstream.Evaluator):
         elif self.settings.wheelhouse:
             # A branch that installs something finds the wheelhouse, and nothing else.
             env |= {
+                "PIP_CONFIG_FILE": "/dev/null",
                 "PIP_NO_INDEX": "1",
                 "PIP_FIND_LINKS": self.wheelhouse,
                 "PIP_CONSTRAINT": f"{self.wheelhouse}/constraints.txt",
@@ -230,6 +233,7 @@ class CourtEvaluator(upstream.Evaluator):
             return self._compile_step(command, env, log_buf, timeout)
         if step_name == "install_rerunfailures":
             self._after_compile(env, log_buf)
+            command = f"{OWN_PIP} {command}" if self.settings.wheelhouse else command
         done = super()._run_step(command, env=env, log_buf=log_buf, step_name=step_name, timeout=timeout, **options)
         if step_name == "install_rerunfailures":
             self._check_plugins(done, env, log_buf)
@@ -282,10 +286,8 @@ class CourtEvaluator(upstream.Evaluator):
         self.observed.root_files = sorted({*self.observed.root_files, *root_files(inside)})
         if self.settings.wheelhouse:
             env.copy_in(self.settings.wheelhouse, self.wheelhouse)
-            # The build ran as root: no settings of pip's that it may have left.
-            pip = "PIP_CONFIG_FILE=/dev/null PIP_BREAK_SYSTEM_PACKAGES=1 PIP_ROOT_USER_ACTION=ignore pip3"
             self._step(
-                f"cd / && {pip} install --quiet --no-index --disable-pip-version-check --no-cache-dir"
+                f"cd / && {OWN_PIP} pip3 install --quiet --no-index --disable-pip-version-check --no-cache-dir"
                 f" --find-links {self.wheelhouse} --require-hashes --requirement {self.wheelhouse}/requirements.txt",
                 env,
                 log_buf,
