@@ -14,7 +14,7 @@ from snakemake.utils import min_version
 min_version("9.0")
 sys.path.insert(0, f"{workflow.basedir}/scripts")
 
-from assize.workflow import freeze, open_study
+from assize.workflow import begin, end, open_study
 
 if not workflow.overwrite_configfiles:
 
@@ -47,7 +47,15 @@ localrules:
 
 # Once this run holds the lock on the study, and before any job.
 onstart:
-    freeze(STUDY)
+    begin(STUDY)
+
+
+onsuccess:
+    end(STUDY)
+
+
+onerror:
+    end(STUDY)
 
 
 rule all:

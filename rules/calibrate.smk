@@ -16,6 +16,7 @@ rule calibrate:
         "../envs/assize.yaml"
     threads: lambda wildcards: STUDY.cpus(wildcards.benchmark)
     resources:
+        evaluators=1,
         mem_mb=lambda wildcards: STUDY.memory_mb(wildcards.benchmark),
         runtime=lambda wildcards: STUDY.minutes(wildcards.benchmark),
     params:

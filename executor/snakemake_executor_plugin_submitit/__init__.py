@@ -6,6 +6,7 @@ grades pays for one start of Snakemake. Jobs of one shape that are ready togethe
 """
 
 import asyncio
+import copy
 import os
 import shlex
 import threading
@@ -302,6 +303,15 @@ class Executor(RemoteExecutor):
             self.live[id], self.cpus[id] = task, shape.cpus
             self.begun.add(job)
             self.report_job_submission(SubmittedJobInfo(job, external_jobid=id, aux={"tasks": [task], "own": True}))
+            self.note(job)
+
+    def note(self, job) -> None:
+        """Write Snakemake's note of how files are made as soon as they are on their way: when they are done, perhaps no
+        controller lives, and an old note would have them made again. Until then they stay marked as incomplete."""
+        persistence = copy.copy(self.workflow.persistence)
+        persistence._unmark_incomplete = lambda key: None
+        for member in job.jobs if job.is_group() else [job]:
+            self.workflow.async_run(persistence.finished(member))
 
     def submission_failed(self, name: str, folder: Path, entries: list, error: Exception) -> None:
         """Slurm may have taken the jobs all the same, as when its answer came too late. While it does not answer at

@@ -10,6 +10,7 @@ rule starts, ``rerun-incomplete`` makes Snakemake ignore it, and a later run may
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,10 +38,13 @@ class Task:
     def log(self) -> Path:
         return JobPaths(self.folder, self.id).stdout
 
-    def succeeded(self) -> bool | None:
-        """What the task itself left behind about its end: None where it left nothing."""
+    def succeeded(self, seconds_ago=0.0) -> bool | None:
+        """What the task itself left behind about its end: None where it left nothing, or only just now."""
+        path = JobPaths(self.folder, self.id).result_pickle
         try:
-            return pickle_load(JobPaths(self.folder, self.id).result_pickle)[0] == "success"
+            if time.time() - path.stat().st_mtime < seconds_ago:
+                return None
+            return pickle_load(path)[0] == "success"
         except (OSError, EOFError):
             return None
 

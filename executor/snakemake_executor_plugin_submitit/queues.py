@@ -39,7 +39,9 @@ class SlurmQueue:
     # Slurm keeps the queue.
     capacity = None
     # A job that squeue no longer lists may stay "running" in accounting for ever; look at least this often.
-    seconds_between_queue_checks = 60
+    seconds_between_queue_checks = 30
+    # Slurm knows of the end of a job within this time, or not at all.
+    seconds_to_end = 15
 
     def __init__(self):
         self._limits = None
@@ -65,6 +67,7 @@ class SlurmQueue:
 
     def outcomes(self, tasks: Iterable[Task]) -> tuple[dict[str, Outcome], dict[str, str]] | None:
         """What became of each task, and Slurm's word for it; None while neither sacct nor squeue answers."""
+        tasks = list(tasks)
         ids = [task.id for task in tasks]
         queued, listing = {}, None
         text = slurm.run(slurm.accounting_command(ids))
@@ -80,13 +83,30 @@ class SlurmQueue:
             return None
         # "Unknown" is said only where both were asked and answered, or accounting is missing for good or for now.
         found = {id: slurm.outcome(accounted[id], queued.get(id), listing is not None) for id in ids}
-        return found, {id: accounted[id] or queued.get(id) or "unknown to Slurm" for id in ids}
+        words = {id: accounted[id] or queued.get(id) or "unknown to Slurm" for id in ids}
+        if listing is not None:
+            self._end_ghosts(tasks, queued, found, words)
+        return found, words
 
-    def cancel(self, tasks: Iterable[Task], run: str) -> list[str]:
-        """Cancel the tasks, and whatever else of this run is in the queue; gives the ids that are left after all.
+    def _end_ghosts(self, tasks: Iterable[Task], queued: dict, found: dict, words: dict) -> None:
+        """A slurmctld that crashed may wait for jobs that ended meanwhile. Or it starts them again, which fails, and
+        holds them for ever. What a task said itself about its end stands; what is over leaves the queue."""
+        for task in tasks:
+            state, succeeded = queued.get(task.id), None
+            if found[task.id] is Outcome.ACTIVE and slurm.is_active(state):
+                succeeded = task.succeeded(self.seconds_to_end)
+            elif state == "LAUNCH_FAILED":
+                succeeded = bool(task.succeeded())
+            if succeeded is not None:
+                found[task.id] = Outcome.SUCCESS if succeeded else Outcome.FAILURE
+                words[task.id] = f"{state} in the queue, over by its own word" if succeeded else state
+                slurm.run(["scancel", task.id])
 
-        What is not a task is what an interrupted sbatch submitted: only its name is known. It may enter the queue after
-        a first look, so that two in a row must find nothing.
+    def cancel(self, tasks: Iterable[Task], run: str | None = None) -> list[str]:
+        """Cancel the tasks, and whatever else of the run is in the queue; gives the ids that are left after all.
+
+        What is of the run and no task is what an interrupted sbatch submitted: only its name is known. It may enter the
+        queue after a first look, so that two in a row must find nothing.
         """
         ids = {task.id for task in tasks}
         left, empty = sorted(ids), 0
@@ -105,11 +125,12 @@ class SlurmQueue:
         for job in {job.split("_")[0] for job, state, other in self.listing() or [] if other == name}:
             slurm.run(["scancel", job])
 
-    def _left(self, ids: set[str], run: str) -> list[str]:
+    def _left(self, ids: set[str], run: str | None) -> list[str]:
         listing = self.listing()
         if listing is None:
             return sorted(ids)
-        return [job for job, state, name in listing if slurm.is_active(state) and (job in ids or f"-{run}-" in name)]
+        active = [(job, name) for job, state, name in listing if slurm.is_active(state)]
+        return [job for job, name in active if job in ids or (run and f"-{run}-" in name)]
 
 
 class LocalQueue:
@@ -147,7 +168,7 @@ class LocalQueue:
                 found[task.id] = Outcome.SUCCESS if task.succeeded() else Outcome.FAILURE
         return found, {id: outcome.value for id, outcome in found.items()}
 
-    def cancel(self, tasks: Iterable[Task], run: str) -> list[str]:
+    def cancel(self, tasks: Iterable[Task], run: str | None = None) -> list[str]:
         """End all processes of the tasks. Some start others until they are ended: look until none is left."""
         folders = {str(task.folder) for task in tasks}
         begun = time.monotonic()

@@ -15,6 +15,8 @@ FAILED = frozenset(
     + ["REVOKED", "TIMEOUT"]
 )
 COMPLETED = "COMPLETED"
+# Why a job is held in the queue by Slurm itself, for ever: it could not be started again. Nobody will release it.
+HELD_FOR_EVER = ("launch_failed_requeued_held", "JobHoldMaxRequeue")
 
 
 class Outcome(Enum):
@@ -138,9 +140,12 @@ def parse_accounting(text: str) -> dict[str, str]:
 
 
 def parse_queue(text: str) -> list[tuple[str, str, str]]:
-    """(Job id, state, job name) of ``squeue --array --format=%i|%T|%j``."""
-    rows = (line.split("|", 2) for line in text.splitlines() if line.count("|") >= 2)
-    return [(job, state, name) for job, state, name in rows]
+    """(Job id, state, job name) of ``squeue --array --format=%i|%T|%r|%j``. What is held for ever failed to launch."""
+    rows = (line.split("|", 3) for line in text.splitlines() if line.count("|") >= 3)
+    return [
+        (job, "LAUNCH_FAILED" if reason.replace(" ", "_") in HELD_FOR_EVER else state, name)
+        for job, state, reason, name in rows
+    ]
 
 
 def state_of(id: str, accounted: dict[str, str]) -> str | None:
@@ -198,7 +203,7 @@ def accounting_command(ids) -> list[str]:
 
 def queue_command() -> list[str]:
     """All of the user's jobs: asked by id, squeue would fail altogether for one id that it has forgotten."""
-    return ["squeue", "--me", "--array", "--states=all", "--noheader", "--format=%i|%T|%j"]
+    return ["squeue", "--me", "--array", "--states=all", "--noheader", "--format=%i|%T|%r|%j"]
 
 
 def run(command: list[str], seconds=60) -> str | None:

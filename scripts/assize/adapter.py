@@ -64,13 +64,14 @@ def _header(context: Context, kind: str, episode: Episode) -> dict:
 def _or_void(context: Context, work):
     """The body that ``work()`` returns; where the workflow cannot hope for better, a void body with the reason.
 
-    That is: an infrastructure failure on the last attempt, and a closed gate at once.
+    That is: an infrastructure failure on the last attempt, and a closed gate at once. A disk that is full is never
+    recorded: the next run, with room again, is to judge the episode, and not to find it void.
     """
     try:
         return work()
     except (InfrastructureError, GateClosed, OSError) as error:
         gate = isinstance(error, GateClosed)
-        if context.attempts is None or not (gate or context.last_attempt):
+        if context.attempts is None or not (gate or context.last_attempt) or resources.is_disk_fault(error):
             raise
         message = str(error)
         log(f"void: {message}")
@@ -90,15 +91,17 @@ def _read_gate(context: Context, episode: Episode) -> dict:
 def calibrate(context: Context, instance: str, repetition: int, output: Path) -> dict:
     """Write one calibration record. A reference that fails is a finding, not an error: the gate is admission's."""
     check_allocation(context)
-    started = time.time()
-    body = context.benchmark.calibrate(context, instance, repetition)
+    with _evaluators_turn(context):
+        started = time.time()
+        body = context.benchmark.calibrate(context, instance, repetition)
+        seconds = round(time.time() - started, 3)
     record = {
         "schema": "assize.calibration/1",
         "benchmark": context.benchmark.name,
         "instance": instance,
         "repetition": repetition,
         "terms_digest": context.terms_digest,
-        "seconds": round(time.time() - started, 3),
+        "seconds": seconds,
         "slurm": resources.slurm_allocation(),
         **body,
     }
@@ -257,7 +260,9 @@ def grade(context: Context, episode: Episode) -> dict:
     started = time.time()
     body = judged_before_grading(record, gate)
     if body is None:
-        body = _or_void(context, lambda: _judge(context, episode, folder, record, evidence))
+        with _evaluators_turn(context):
+            started = time.time()
+            body = _or_void(context, lambda: _judge(context, episode, folder, record, evidence))
         if body.get("status") == "void":
             body = void("infra", body["reason"])
     sandbox = body.pop("sandbox", {"lane": context.terms["sandbox"]["lane"]})
@@ -318,6 +323,10 @@ def check_allocation(context: Context) -> None:
         memory_mb(allocation["memory"]),
         resources.slurm_allocation(),
     )
+
+
+def _evaluators_turn(context: Context):
+    return resources.evaluators_turn(context.terms["resource_mode"], resources.slurm_allocation())
 
 
 def remove_tree(root: Path) -> None:

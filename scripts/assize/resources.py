@@ -1,12 +1,20 @@
 """Resource modes: who limits an evaluator, what was found in force, and what a record may say of it."""
 
+import errno
 import os
 import platform
 import re
 import subprocess
 import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
 
-from assize.errors import UsageError
+from assize.cli import log
+from assize.errors import InfrastructureError, UsageError
+
+# What the disk says when it is full, over its quota, or going.
+DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE)
 
 
 def slurm_allocation() -> dict | None:
@@ -77,6 +85,48 @@ def check_allocation(mode: str, cpus: int, memory_mb: int, allocation: dict | No
         short.append(f"{allocation['memory_mb']} MiB, {memory_mb} asked for")
     if short:
         raise UsageError("small_allocation", f"Slurm job {allocation['job_id']} has {' and '.join(short)}")
+
+
+@contextmanager
+def evaluators_turn(mode: str, allocation: dict | None):
+    """Hold the allocation's one evaluator: a second one in the same Slurm job waits until the first is done.
+
+    The lock is a file of the node, ``<temporary directory>/assize-<user id>/evaluator-<job id>.lock``. Where nothing
+    was allocated (modes ``container`` and ``none``) there is nothing to share, and nothing waits.
+    """
+    if mode != "slurm" or allocation is None:
+        yield
+        return
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(_own_folder() / f"evaluator-{allocation['job_id']}.lock")
+    try:
+        lock.acquire(timeout=5)
+    except Timeout:
+        log(f"waiting: another evaluator is active in Slurm job {allocation['job_id']}")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _own_folder() -> Path:
+    """A folder of this user below the node's temporary directory. That is everyone's: what another made is refused."""
+    folder = Path(tempfile.gettempdir(), f"assize-{os.getuid()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise InfrastructureError("not_own", f"{folder} is another user's", "set TMPDIR to a directory of your own")
+    return folder
+
+
+def is_disk_fault(error: BaseException) -> bool:
+    """Whether a disk caused the error, at whatever remove. What it cannot hold, it cannot hold the record of."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in DISK_FAULTS:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def versions() -> dict:

@@ -3,6 +3,7 @@
 import os
 import sys
 
+from assize import holder
 from assize.errors import AssizeError, UsageError
 from assize.records import read_record, write_record
 from assize.study import RESULTS, Study, load_config, resolve
@@ -29,6 +30,8 @@ def open_study(workflow, config: dict) -> Study:
             raise UsageError("bad_usage", f"--config {', '.join(unknown)}: not allowed; allowed: {allowed}")
         if workflow.is_main_process:
             study = Study(resolve(own, path, config.get("resource_mode")))
+            if found := holder.look(study.root):
+                print(found.message, file=sys.stderr)
         else:
             study = Study.read(RESULTS / own["name"] / "study.json")
         study.attempts = int(config.get("attempts", 1))
@@ -36,6 +39,22 @@ def open_study(workflow, config: dict) -> Study:
     except AssizeError as error:
         print(f"error: {error.message}", *([error.hint] if error.hint else []), sep="\n", file=sys.stderr)
         raise SystemExit(error.exit_status) from None
+
+
+def begin(study: Study) -> None:
+    """Hold the study for this run, and freeze it; a study that a live run holds stops this one."""
+    from snakemake.exceptions import WorkflowError
+
+    try:
+        holder.take(study.root)
+    except UsageError as error:
+        raise WorkflowError(error.message, error.hint) from None
+    freeze(study)
+
+
+def end(study: Study) -> None:
+    """Give the study free."""
+    holder.release(study.root)
 
 
 def freeze(study: Study) -> None:

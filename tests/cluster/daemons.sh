@@ -3,7 +3,8 @@
 
 # ensure_daemon NAME: starts it unless it lives, and waits until it answers.
 ensure_daemon() {
-    local log=$STATE/$1/$1.log
+    local log
+    log=$(daemon_files "$1").log
     detail="running"
     if ! daemon_pid "$1"; then
         blame=$log detail="starting"
@@ -47,7 +48,12 @@ start_slurmctld() { slurmctld; }
 answers_slurmctld() { scontrol ping | grep 'is UP'; }
 
 start_slurmd() { slurmd; }
-answers_slurmd() { sinfo --noheader --Node --format %T | grep -E '^(idle|mixed|allocated|completing)$'; }
+answers_slurmd() { node_is_up "$(hostname -s)"; }
+
+start_slurmd-spare() { slurmd -N spare; }
+answers_slurmd-spare() { node_is_up spare; }
+
+node_is_up() { sinfo --noheader --Node --nodes "$1" --format %T | grep -E '^(idle|mixed|allocated|completing)$'; }
 
 ensure_accounts() {
     detail="account default: root $CLUSTER_USER"

@@ -7,7 +7,8 @@ CACHE=${ASSIZE_CLUSTER_CACHE:-/var/tmp/assize-cluster-cache}
 CLUSTER_USER=assize
 SYSTEM_CONF=/etc/slurm/slurm.conf
 # In the order in which they need each other. Each has a directory of this name with its pid file, log and state.
-DAEMONS=(munged mariadbd slurmdbd slurmctld slurmd)
+# slurmd-spare is the second node's slurmd: the two share a directory.
+DAEMONS=(munged mariadbd slurmdbd slurmctld slurmd slurmd-spare)
 # Its presence says that a directory is ours to write, and to remove.
 MARKER=.assize-cluster
 
@@ -50,7 +51,16 @@ gone() {
 }
 
 daemon_pid() {
-    live_pid "$STATE/$1/$1.pid" "$1"
+    live_pid "$(daemon_files "$1").pid" "${1%-spare}"
+}
+
+# daemon_files NAME: the path of its pid file and log, without the suffix. A slurmd calls them by its node.
+daemon_files() {
+    case $1 in
+        slurmd) echo "$STATE/slurmd/$(hostname -s)" ;;
+        slurmd-spare) echo "$STATE/slurmd/spare" ;;
+        *) echo "$STATE/$1/$1" ;;
+    esac
 }
 
 # stop PID: asks, waits, insists.

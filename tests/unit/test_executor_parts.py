@@ -25,11 +25,12 @@ ACCOUNTING = """\
 45.batch|COMPLETED|0:0|vm
 """
 
-# squeue --me --array --states=all --noheader --format=%i|%T|%j
+# squeue --me --array --states=all --noheader --format=%i|%T|%r|%j
 QUEUE = """\
-38_2|PENDING|grade-0bc067b3-1
-38_1|RUNNING|grade-0bc067b3-1
-44|PENDING|a|b
+38_2|PENDING|Resources|grade-0bc067b3-1
+38_1|RUNNING|None|grade-0bc067b3-1
+44|PENDING|Priority|a|b
+112|PENDING|launch failed requeued held|grade-3fd59daa-1
 """
 
 
@@ -53,8 +54,13 @@ def test_tasks_cancelled_before_their_start_share_a_row():
 
 
 def test_the_queue_is_read_with_any_job_name():
-    assert slurm.parse_queue(QUEUE)[1:] == [("38_1", "RUNNING", "grade-0bc067b3-1"), ("44", "PENDING", "a|b")]
+    assert slurm.parse_queue(QUEUE)[1:3] == [("38_1", "RUNNING", "grade-0bc067b3-1"), ("44", "PENDING", "a|b")]
     assert slurm.parse_queue("slurm_load_jobs error: Unable to contact slurm controller\n") == []
+
+
+def test_a_job_that_slurm_holds_for_ever_has_failed():
+    state = slurm.parse_queue(QUEUE)[-1][1]
+    assert slurm.outcome("PENDING|0:0|None assigned", state, asked_queue=True) is Outcome.FAILURE
 
 
 FAILURES = ["BOOT_FAIL", "CANCELLED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"]

@@ -1,9 +1,15 @@
 """Resource modes: what an allocation is, and when an evaluator refuses to run."""
 
+import errno
+import os
+import tempfile
+import threading
+import time
+
 import pytest
 
-from assize.errors import UsageError
-from assize.resources import check_allocation, parse_allocation, parse_memory
+from assize.errors import InfrastructureError, UsageError
+from assize.resources import check_allocation, evaluators_turn, is_disk_fault, parse_allocation, parse_memory
 
 JOB = {
     "SLURM_JOB_ID": "17",
@@ -72,3 +78,43 @@ def test_slurm_mode_runs_in_the_studys_allocation():
 )
 def test_memory_is_read_from_what_scontrol_says(text, memory):
     assert parse_memory(text) == memory
+
+
+def test_one_evaluator_is_active_in_an_allocation(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    inside, most = [], []
+
+    def evaluate(job):
+        with evaluators_turn("slurm", parse_allocation(JOB | {"SLURM_JOB_ID": job})):
+            inside.append(job)
+            most.append(inside.count(job))
+            time.sleep(0.05)
+            inside.remove(job)
+
+    threads = [threading.Thread(target=evaluate, args=(job,)) for job in "1212"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("mode", "allocation"), [("none", None), ("container", parse_allocation(JOB))])
+def test_without_an_allocation_to_share_nothing_waits(tmp_path, monkeypatch, mode, allocation):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with evaluators_turn(mode, allocation), evaluators_turn(mode, allocation):
+        assert not list(tmp_path.iterdir())
+
+
+def test_a_lock_folder_that_another_prepared_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / f"assize-{os.getuid()}").symlink_to("/var")
+    with pytest.raises(InfrastructureError, match="another user's"), evaluators_turn("slurm", parse_allocation(JOB)):
+        pass
+
+
+def test_a_full_disk_is_known_at_whatever_remove():
+    wrapped = InfrastructureError("lane", "cannot unpack")
+    wrapped.__cause__ = OSError(errno.ENOSPC, "No space left on device")
+    assert is_disk_fault(wrapped)
+    assert not is_disk_fault(OSError(errno.ENOENT, "no such file"))

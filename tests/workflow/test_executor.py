@@ -172,6 +172,23 @@ class TestSlurm:
         assert workflow.started() == sorted(map(str, range(6)))
         assert workflow.remains() == []
 
+    def test_what_is_finished_while_no_controller_lives_is_not_made_again(self, workflow):
+        """Also where Snakemake has a note of an older run, with other params."""
+        workflow.run(count=2, group=2, command="true")
+        command = "while [ ! -e go ]; do sleep 0.1; done"
+        controller = workflow.start(count=2, group=2, command=command)
+        wait_for(lambda: len(workflow.started()) == 4)
+        os.killpg(controller.pid, signal.SIGKILL)
+        controller.wait()
+        (workflow.root / "go").touch()
+        wait_for(lambda: not workflow.queue())
+        subprocess.run([SNAKEMAKE, "--unlock"], cwd=workflow.root, check=True, capture_output=True)
+        assert "Nothing to be done" in workflow.run(count=2, group=2, command=command)
+        assert len(workflow.accounted()) == 2
+        # And the new params are noted: others have it made again.
+        workflow.run(count=2, group=2, command="true")
+        assert len(workflow.started()) == 6
+
     def test_what_a_killed_controllers_job_left_undone_is_submitted(self, workflow):
         command = "[ {wildcards.i} = 0 ] || while [ ! -e go ]; do sleep 0.1; done"
         workflow.root.joinpath("Snakefile").write_text(SNAKEFILE.replace("{params.command}", command))

@@ -2,58 +2,17 @@
 
 import csv
 import json
-import os
-import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
-import psutil
 import pytest
 import yaml
 
 from conftest import IMAGE, copy_project, wait_for
+from slurm_support import Account, needs_cluster
 
-CLUSTER = Path(os.environ.get("ASSIZE_CLUSTER_DIR", "/var/tmp/assize-cluster"))
-ENVIRONMENT = CLUSTER / "env"
-
-pytestmark = [
-    pytest.mark.skipif(not ENVIRONMENT.exists(), reason="no Slurm: bring one up with tests/cluster/up, as root"),
-    pytest.mark.skipif(os.geteuid() != 0, reason="the test cluster's users are root and assize: run the tests as root"),
-    # One after another: each asks for the whole node.
-    pytest.mark.usefixtures("whole_cluster"),
-]
-
-
-class Account:
-    """A user of the cluster, with a checkout and a virtual environment of their own."""
-
-    def __init__(self, user: str, root: Path, environment: Path):
-        self.user, self.root, self.environment = user, root, environment
-
-    def run(self, command: str, check=True, timeout=900) -> subprocess.CompletedProcess:
-        script = f". {ENVIRONMENT}; cd {shlex.quote(str(self.root))}; PATH={self.environment}/bin:$PATH; {command}"
-        shell = ["bash", "-c", script]
-        done = subprocess.run(
-            shell if self.user == "root" else ["runuser", "-u", self.user, "--", *shell],
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            cwd="/",
-        )
-        assert not check or done.returncode == 0, f"{command}:\n{done.stdout[-5000:]}\n{done.stderr[-5000:]}"
-        return done
-
-    def snakemake(self, arguments="", **options):
-        return self.run(f"snakemake {arguments} --profile profiles/slurm", **options)
-
-    def slurm_jobs(self) -> dict[str, str]:
-        """Job id -> state, of all of the user's jobs: from accounting, which may be some seconds late, and squeue."""
-        since = f"sacct -X --noheader --parsable2 -u {self.user} -S now-1hours --format=JobID,State"
-        late = f"squeue --noheader --states=all -u {self.user} --format='%i|%T'"
-        lines = self.run(f"{late}; {since}").stdout.splitlines()
-        return dict(line.split("|") for line in lines)
+pytestmark = needs_cluster
 
 
 @pytest.fixture(scope="module")
@@ -70,18 +29,9 @@ def ordinary():
     shutil.rmtree(root, ignore_errors=True)
 
 
-@pytest.fixture
-def superuser(tmp_path):
-    return Account("root", copy_project(tmp_path / "assize"), Path(sys.executable).parent.parent)
-
-
-def grades_of(account, study="starter") -> list[dict]:
-    return [json.loads(path.read_text()) for path in (account.root / "results" / study).rglob("grade.json")]
-
-
 def check_grades(account, study, jobs: set[str]) -> None:
     """Every grade was made in an allocation of the study's size, in a job that accounting knows as completed."""
-    grades = grades_of(account, study)
+    grades = account.grades(study)
     assert len(grades) > 0
     for grade in grades:
         provenance = grade["provenance"]
@@ -120,112 +70,6 @@ def test_an_ordinary_user_runs_the_default_study_and_reruns_one_grade(ordinary):
     assert changed == [ordinary.root / target]
     ordinary.snakemake()
     assert len(ordinary.slurm_jobs()) == len(before) + 1
-
-
-@pytest.fixture
-def slow(superuser):
-    """A study with one candidate that takes a while to be graded, up to its snapshots."""
-    suite = json.loads((superuser.root / "config/suites/starter.json").read_text())
-    suite["tasks"] = suite["tasks"][2:3]
-    (superuser.root / "suite.json").write_text(json.dumps(suite))
-    config = {
-        "name": "cancelled",
-        "benchmarks": {"command": {"suite": {"path": "suite.json"}, "calibration": {"repetitions": 1}}},
-        "conditions": {
-            "reference": {"solver": "reference"},
-            "slow": {"solver": "replay", "submissions": {"command": "slow.json"}},
-        },
-    }
-    (superuser.root / "slow.json").write_text(json.dumps({"longest-line-bash": {"longest.sh": "sleep 1; echo no\n"}}))
-    (superuser.root / "study.yaml").write_text(yaml.safe_dump(config))
-    superuser.snakemake("--until snapshot --configfile study.yaml")
-    return superuser
-
-
-SLOW_GRADE = "results/cancelled/episodes/command/slow/longest-line-bash/1/grade.json"
-
-
-def cancel_while_it_is_graded(account, arguments="") -> tuple[subprocess.Popen, str, str]:
-    """The controller, after it ended by itself, its messages, and the id of the job that was cancelled."""
-    before = account.slurm_jobs()
-    snakemake = f"snakemake {SLOW_GRADE} --profile profiles/slurm {arguments} --configfile study.yaml"
-    script = f". {ENVIRONMENT}; PATH={account.environment}/bin:$PATH; exec {snakemake}"
-    controller = subprocess.Popen(["bash", "-c", script], cwd=account.root, stderr=subprocess.PIPE, text=True)
-    job = wait_for(lambda: running_grade(account, before))
-    account.run(f"scancel {job}")
-    _, errors = controller.communicate(timeout=120)
-    return controller, errors, job
-
-
-def test_a_cancelled_grade_is_made_again_by_the_retry(slow):
-    controller, errors, job = cancel_while_it_is_graded(slow)
-    assert controller.returncode == 0, errors
-    assert f"Job {job} of grade: CANCELLED by 0" in errors
-    grade = json.loads((slow.root / SLOW_GRADE).read_text())
-    assert (grade["verdict"], grade["provenance"]["attempt"]) == ("fail", 2)
-    slow.snakemake("--configfile study.yaml")
-    check_grades(slow, "cancelled", set(slow.slurm_jobs()))
-
-
-def test_without_retries_a_cancelled_grade_ends_the_run_and_is_made_by_the_next(slow):
-    controller, errors, job = cancel_while_it_is_graded(slow, "--retries 0")
-    assert controller.returncode == 1, errors
-    assert f"Job {job} of grade: CANCELLED by 0" in errors
-    assert not (slow.root / SLOW_GRADE).exists()
-    before = slow.slurm_jobs()
-    slow.snakemake(f"{SLOW_GRADE} --configfile study.yaml")
-    assert len(slow.slurm_jobs()) == len(before) + 1
-    assert json.loads((slow.root / SLOW_GRADE).read_text())["verdict"] == "fail"
-
-
-def running_grade(account, before) -> str | None:
-    """The id of a new job once its grade command runs, or None."""
-    for process in psutil.process_iter(["cmdline"]):
-        command = process.info["cmdline"] or []
-        if "scripts/command_adapter.py" in command and "grade" in command:
-            jobs = account.run("squeue --noheader --states=RUNNING --format=%A").stdout.split()
-            return next((job for job in jobs if job not in before), None)
-    return None
-
-
-def test_accounting_says_what_the_jobs_of_a_study_used(slow, tmp_path):
-    slow.snakemake("--configfile study.yaml")
-    path = slow.root / "results/cancelled/census/accounting.json"
-    record = json.loads(path.read_text())
-    assert (record["source"], record["reason"]) == ("sacct", None)
-    rules = {line["rule"]: line for line in record["rules"]}
-    assert {name: line["records"] for name, line in rules.items()} == {"calibrate": 1, "episode": 2, "grade": 2}
-    grades = {
-        grade["episode"]["condition"]: grade["provenance"]["slurm"]["job_id"] for grade in grades_of(slow, "cancelled")
-    }
-    assert {row["condition"]: row["job_id"] for row in record["grades"]} == grades
-    (job,) = set(grades.values())
-    text = slow.run(f"sacct --noheader --parsable2 --format=ElapsedRaw,AllocCPUS,TotalCPU --jobs {job}").stdout
-    elapsed, cpus, cpu = text.splitlines()[0].split("|")
-    line = rules["grade"]
-    assert line["cpu_allocated_s"] == int(elapsed) * int(cpus)
-    minutes, seconds = cpu.split(":")
-    assert line["cpu_used_s"] == pytest.approx(60 * int(minutes) + float(seconds), abs=0.001)
-    assert line["cpu_efficiency"] > 0
-    assert 0 < line["memory_used_mb"] < line["memory_asked_mb"] == 30720
-    for row in record["grades"]:
-        assert (row["elapsed_s"], row["records"], row["state"]) == (int(elapsed), 2, "COMPLETED")
-    shown = slow.run("python scripts/census.py --table --study results/cancelled/study.json").stdout
-    assert "source: sacct" in shown
-
-    # A site without accounting: no sacct on the path.
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    for program in Path("/usr/bin").iterdir():
-        if program.name != "sacct":
-            (tools / program.name).symlink_to(program)
-    path.unlink()
-    slow.run(f"PATH={slow.environment}/bin:{tools} snakemake --configfile study.yaml --profile profiles/slurm")
-    record = json.loads(path.read_text())
-    assert (record["source"], record["reason"]) == ("squeue", "sacct: not found")
-    for row in record["grades"]:
-        assert (row["job_id"], row["elapsed_s"], row["cpu_s"], row["max_rss_mb"]) == (job, int(elapsed), None, None)
-    assert {line["cpu_efficiency"] for line in record["rules"]} == {None}
 
 
 def doctor(account, profile: str, arguments="", status=0) -> list[tuple[str, str, str, str]]:
@@ -284,23 +128,3 @@ def test_the_doctor_names_the_setting_that_fails_on_the_node(ordinary):
     )
     assert finding[:2] == ("missing", "node")
     assert "submitit-scratch: /missing/$USER (/missing/assize)" in finding[3]
-
-
-def test_one_job_for_a_whole_study_is_accounted_as_one(slow):
-    """While that job runs its CPU time is unknown, and is said to be; asked again afterwards, it is known."""
-    inside = "snakemake --profile profiles/local --configfile study.yaml --config resource_mode=slurm attempts=3"
-    slow.run("rm -r results")
-    slow.run(f"sbatch --wait --cpus-per-task=16 --mem=30720M --output=allocation.log --wrap '{inside}'")
-    path = slow.root / "results/cancelled/census/accounting.json"
-    record = json.loads(path.read_text())
-    assert record["source"] == "sacct"
-    (line,) = record["rules"]
-    assert (line["rule"], line["records"], line["jobs"]) == ("calibrate+episode+grade", 5, 1)
-    assert (line["jobs_measured"], line["cpu_used_s"]) == (0, None)
-    assert {row["state"] for row in record["grades"]} == {"RUNNING"}
-    slow.run("python scripts/accounting.py --study results/cancelled/study.json")
-    record = json.loads(path.read_text())
-    (line,) = record["rules"]
-    assert (line["jobs_measured"], line["memory_asked_mb"]) == (1, 30720)
-    assert 0 < line["cpu_efficiency"] < 1
-    assert {(row["state"], row["records"]) for row in record["grades"]} == {("COMPLETED", 5)}

@@ -1,0 +1,41 @@
+"""Profiles: what a command must know of the one that Snakemake is given."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from assize.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Profile:
+    """``resource_mode`` is None where the profile leaves it to the study; ``site`` has ``submitit-*`` by short name."""
+
+    folder: Path
+    executor: str | None
+    resource_mode: str | None
+    site: dict = field(default_factory=dict)
+
+    @property
+    def submits(self) -> bool:
+        """Whether jobs go to a scheduler, rather than run where Snakemake does."""
+        return self.executor not in (None, "local")
+
+
+def read_profile(folder) -> Profile:
+    """Read ``<folder>/config.yaml``; UsageError if it is missing or no mapping."""
+    import yaml
+
+    path = Path(folder) / "config.yaml"
+    try:
+        content = yaml.safe_load(path.read_text())
+    except OSError:
+        raise UsageError("missing_profile", f"{path}: no such profile", "profiles of the project: profiles/*") from None
+    except yaml.YAMLError as error:
+        raise UsageError("bad_profile", f"{path}: not YAML: {error}") from None
+    if not isinstance(content, dict):
+        raise UsageError("bad_profile", f"{path}: a profile is a mapping")
+    config = content.get("config", {})
+    if isinstance(config, list):
+        config = dict(entry.split("=", 1) for entry in config)
+    site = {key.removeprefix("submitit-"): value for key, value in content.items() if key.startswith("submitit-")}
+    return Profile(Path(folder), content.get("executor"), config.get("resource_mode"), site)

@@ -1,0 +1,102 @@
+"""The controller's parts that need no Slurm: what it asks for, how it ends Snakemake, and how far a study is."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from assize import controller, progress
+from assize.controller import Wishes, shape_of
+from assize.errors import UsageError
+from assize.profile import read_profile
+from assize.study import Episode
+
+ALLOCATION = {"cpus": 16, "memory": "30g"}
+WISHES = Wishes(Path("profiles/slurm"), Path("config/study.yaml"))
+
+
+def test_a_controller_that_submits_is_small_and_one_in_its_allocation_is_the_allocation():
+    small = shape_of(WISHES, True, ALLOCATION, {}, None)
+    assert (small.cpus, small.memory_mb, small.minutes) == (2, 2048, 1440)
+    whole = shape_of(WISHES, False, ALLOCATION, {}, None)
+    assert (whole.cpus, whole.memory_mb) == (16, 30720)
+
+
+def test_what_is_asked_for_comes_first_and_the_partitions_limit_is_kept():
+    asked = Wishes(WISHES.profile, WISHES.config, minutes=90, cpus=4, memory="512m")
+    shape = shape_of(asked, True, ALLOCATION, {"partition": "long", "account": "a", "extra": "--nice=5"}, 600)
+    assert (shape.cpus, shape.memory_mb, shape.minutes) == (4, 512, 90)
+    assert (shape.partition, shape.account, shape.extra) == ("long", "a", "--nice=5")
+    assert shape_of(WISHES, True, ALLOCATION, {}, 600).minutes == 600
+
+
+def test_slurm_warns_five_minutes_before_the_limit_or_at_half_of_a_short_one():
+    assert [controller.warning_of(minutes) for minutes in (1, 8, 10, 1440)] == [30, 240, 300, 300]
+
+
+def test_profiles_are_read(tmp_path):
+    slurm, allocation = read_profile("profiles/slurm"), read_profile("profiles/allocation")
+    assert (slurm.submits, slurm.resource_mode) == (True, "slurm")
+    assert (allocation.submits, allocation.resource_mode) == (False, "slurm")
+    (tmp_path / "config.yaml").write_text(
+        "executor: submitit\nsubmitit-partition: long\nconfig: {resource_mode: none}\n"
+    )
+    own = read_profile(tmp_path)
+    assert (own.site, own.resource_mode) == ({"partition": "long"}, "none")
+    with pytest.raises(UsageError, match="no such profile"):
+        read_profile(tmp_path / "other")
+    (tmp_path / "config.yaml").write_text("- a list\n")
+    with pytest.raises(UsageError, match="is a mapping"):
+        read_profile(tmp_path)
+
+
+@pytest.mark.parametrize("obeys", [True, False], ids=["it ends at SIGTERM", "it waits for its job"])
+def test_snakemake_and_its_jobs_are_ended(tmp_path, obeys):
+    """One that waits for its job is killed after the grace, and the job gets its own SIGTERM."""
+    mark = tmp_path / "job-was-asked-to-end"
+    job = f"trap 'touch {mark}; exit' TERM; while :; do sleep 0.1; done"
+    ignore = "" if obeys else "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+    script = f"{ignore} import subprocess, sys; subprocess.run(['bash', '-c', sys.argv[1]])"
+    process = subprocess.Popen([sys.executable, "-c", script, job])
+    while not psutil.Process(process.pid).children(recursive=True):
+        time.sleep(0.05)
+    time.sleep(0.3)
+    family = psutil.Process(process.pid).children(recursive=True)
+    controller.end(process.pid, 1)
+    if obeys:
+        # As Snakemake does, once its jobs are done; here nothing waited for the job.
+        for member in family:
+            member.kill()
+    else:
+        assert mark.exists()
+        assert not [member for member in family if member.is_running()]
+    assert not psutil.pid_exists(process.pid) or process.poll() is not None
+
+
+def test_a_controller_fails_with_snakemake_and_its_next_life_runs_the_same():
+    life = controller.Controller(["bash", "-c", "exit 3"], 5)
+    with pytest.raises(RuntimeError, match="snakemake exited with status 3"):
+        life()
+    following = life.checkpoint().function
+    assert (following.command, following.grace_s) == (life.command, life.grace_s)
+    controller.Controller(["true"], 5)()
+
+
+def test_progress_counts_what_is_planned_judged_and_left():
+    episodes = [Episode("command", "a", name, 1) for name in "wxyz"] + [Episode("command", "b", "w", 1)]
+    verdicts = dict(zip(episodes, [("pass", 10.0), ("fail", 20.0), ("void", 30.0), None, None], strict=True))
+    first, second = progress.lines_of(verdicts)
+    assert (first.planned, first.passed, first.failed, first.void, first.done, first.left) == (4, 1, 1, 1, 3, 1)
+    assert (second.condition, second.done, second.left) == ("b", 0, 1)
+
+
+def test_the_estimate_goes_by_the_pace_of_the_last_hour():
+    assert progress.seconds_left([], 5) is None
+    assert progress.seconds_left([10.0], 5) is None
+    assert progress.seconds_left([10.0, 20.0, 30.0], 0) is None
+    assert progress.seconds_left([10.0, 20.0, 30.0], 5) == 50.0
+    # A night's pause before the last hour does not count.
+    assert progress.seconds_left([0.0, 50_000.0, 50_010.0], 5) == 50.0
