@@ -18,7 +18,7 @@ SCICODE_PYTHON ?= $(firstword $(wildcard /usr/bin/python3.12 /usr/bin/python3.11
 PROGRAMBENCH_LOCAL := .programbench-local
 SCICODE_PROBLEMS ?= ../shared/data/scicode/problems_dev.jsonl
 
-.PHONY: study test lint bench setup setup-test setup-scicode setup-scicode-image setup-scicode-test setup-programbench setup-programbench-local test-programbench lock cluster-up cluster-down clean
+.PHONY: study test lint bench bench-programbench setup setup-test setup-scicode setup-scicode-image setup-scicode-test setup-programbench setup-programbench-local test-programbench lock cluster-up cluster-down clean
 
 study: setup $(if $(shell grep -s '^  scicode:' $(STUDY)),setup-scicode) \
   $(if $(shell grep -s '^  programbench:' $(STUDY)),setup-programbench) \
@@ -55,6 +55,14 @@ $(VENV)/.test-ready: envs/test-requirements.lock $(VENV)/.study-ready
 # How much faster the dev references are graded than one process a step, one after another.
 bench: setup setup-scicode
 	$(BIN)/python scripts/scicode_adapter.py bench --problems $(SCICODE_PROBLEMS) --output results/bench-scicode.json
+
+# What a grade of ProgramBench costs beside the official evaluator alone.
+bench-programbench: setup-programbench-local
+	$(BIN)/python scripts/programbench_adapter.py --resource-mode none --manifest $(PROGRAMBENCH_LOCAL)/manifest.json \
+	  --tasks $(PROGRAMBENCH_LOCAL)/tasks --blobs $(PROGRAMBENCH_LOCAL)/blobs \
+	  --evaluator-wheelhouse $(PROGRAMBENCH_LOCAL)/runtime/evaluator-wheelhouse \
+	  bench --instance-id assize__lines.8525aaa --submission $(PROGRAMBENCH_LOCAL)/submissions/correct.json \
+	  --output results/bench-programbench.json
 
 setup-scicode: setup $(SCICODE)/.assize-lock
 

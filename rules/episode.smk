@@ -41,6 +41,7 @@ rule solve:
     threads: lambda wildcards: STUDY.episode_cpus(wildcards.benchmark)
     resources:
         mem_mb=lambda wildcards: STUDY.episode_memory_mb(wildcards.benchmark),
+        runtime=lambda wildcards: STUDY.solve_minutes(wildcards.condition),
         attempt=lambda wildcards, attempt: STUDY.attempt(attempt),
     shell:
         "python scripts/{wildcards.benchmark}_adapter.py solve --study results/{wildcards.study}/study.json"

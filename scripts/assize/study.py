@@ -276,6 +276,11 @@ class Study:
         """MiB of an episode's own job."""
         return self.memory_mb(benchmark) if self.benchmarks[benchmark]["alone"] else 1024
 
+    def solve_minutes(self, condition: str) -> int:
+        """Minutes that a condition's solver may take, with what its command is given."""
+        solver = self.frozen["conditions"][condition]
+        return 5 + (int(solver.get("timeout_s", 600) // 60) if solver["solver"] == "command" else 0)
+
     def minutes(self, benchmark: str) -> int:
         """Minutes that one calibration or one grade may take."""
         return self.benchmarks[benchmark]["minutes"]

@@ -13,9 +13,10 @@ import tarfile
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
-from assize.benchmarks.programbench.engine import EVALUATOR, KIND, STUDY
+from assize.benchmarks.programbench.engine import EVALUATOR, KIND, NODE, OWNER, Owner
 from assize.records import ROOT, read_record, sha256_file
 from conftest import wait_for
 from programbench_support import BARE, LINES, ORG, REPAIRED, SHIPPED, engine_or_skip, submission, tasks
@@ -74,11 +75,20 @@ class Adapter:
         return status, said, read_record(self.folder / output / "grade.json", "grade")
 
     def left(self, kind="container") -> list[str]:
-        """Ids of what evaluators left in the engine's store."""
+        """Ids of what this test's evaluators, or dead ones, left in the engine's store: others may be at work too."""
         listing = ("ps", "--all", "--quiet") if kind == "container" else ("images", "--quiet")
-        mine = ("--filter", f"label={KIND}={EVALUATOR}", "--filter", f"label={STUDY}=by-hand")
-        done = subprocess.run([self.engine, *listing, *mine], capture_output=True, text=True, check=True)
-        return done.stdout.split()
+        found = []
+        for id in self._engine(*listing, "--filter", f"label={KIND}={EVALUATOR}").split():
+            inspected = self._engine(*(("inspect",) if kind == "container" else ("image", "inspect")), id)
+            if inspected:
+                labels = json.loads(inspected)[0]["Config"]["Labels"]
+                owner = Owner.parse(labels[NODE], labels[OWNER])
+                ours = owner.pid in [child.pid for child in psutil.Process().children(recursive=True)]
+                found += [id] if ours or owner.is_dead() else []
+        return found
+
+    def _engine(self, *arguments: str) -> str:
+        return subprocess.run([self.engine, *arguments], capture_output=True, text=True).stdout
 
 
 def pack(path: Path, files: dict[str, str] | bytes) -> Path:
@@ -265,11 +275,27 @@ def test_a_build_that_ends_its_container_is_a_valid_zero(adapter):
     assert adapter.left() == []
 
 
+def test_a_build_that_breaks_what_the_evaluator_runs_on_is_no_score_and_leaves_its_traces(adapter):
+    files = submission(adapter.tasks, "correct", REPAIRED)
+    files["compile.sh"] += "\ncp /bin/true /usr/local/bin/bash\n"
+    status, said, grade = adapter.grade(REPAIRED, files)
+    assert (status, said["ok"], summary(grade)) == (3, False, ("void", False, None, "infra"))
+    assert "evidence/interrupted.json" in grade["evidence"]
+
+
 def test_what_a_build_changes_in_the_image_is_flagged(adapter):
     files = submission(adapter.tasks, "correct", REPAIRED)
-    files["compile.sh"] += "\ncp /bin/true /usr/local/bin/bash\necho : >> /etc/profile\n"
+    files["compile.sh"] += "\ncp /bin/true /usr/local/bin/unzip\necho : >> /etc/profile\n"
+    files["compile.sh"] += (
+        "mkdir -p /root/.config/pip; printf '[install]\\ntarget = /x\\n' >/root/.config/pip/pip.conf\n"
+    )
+    files["compile.sh"] += "setsid sh -c 'while :; do sleep 1; done' >/dev/null 2>&1 &\n"
     _, _, grade = adapter.grade(REPAIRED, files)
-    assert {"changed:/usr/local/bin/bash", "changed:/etc/profile"} <= set(grade["tamper"])
+    changed = {f"changed:{path}" for path in ("/usr/local/bin/unzip", "/etc/profile", "/root/.config/pip/pip.conf")}
+    assert changed < set(grade["tamper"])
+    assert any(flag.startswith("survivors:") for flag in grade["tamper"])
+    # The plugins are there all the same, and the score is the official one.
+    assert summary(grade) == ("pass", True, 1.0, "resolved")
 
 
 def test_a_missing_blob_and_a_missing_image_are_infrastructure(adapter, tmp_path):
@@ -311,17 +337,20 @@ def test_a_probe_looks_at_the_first_branch_alone_and_opens_no_gate(adapter, tmp_
 # ------------------------------------------------------------ leftovers
 
 
-def start_hanging_grade(adapter) -> subprocess.Popen:
-    """A grade whose build hangs, once its container runs."""
-    archive = pack(adapter.folder / "submission.tar.gz", submission(adapter.tasks, "compile-hang", REPAIRED))
+def start_hanging_grade(adapter, condition="compile-hang") -> subprocess.Popen:
+    """A grade whose build, or whose tests, hang; once its container runs."""
+    archive = pack(adapter.folder / "submission.tar.gz", submission(adapter.tasks, condition, REPAIRED))
     command = adapter.command(*adapter.grading(REPAIRED, archive, "killed"))
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_for(adapter.left, 60)
+    wait_for(lambda: adapter.left() if condition == "compile-hang" else adapter.left("image") and adapter.left())
     return process
 
 
-def test_what_a_killed_grade_left_is_swept_and_what_runs_is_not(adapter):
-    process = start_hanging_grade(adapter)
+@pytest.mark.parametrize(
+    ("condition", "left"), [("compile-hang", ["container"]), ("hanging-test", ["container", "image"])]
+)
+def test_what_a_killed_grade_left_is_swept_and_what_runs_is_not(adapter, condition, left):
+    process = start_hanging_grade(adapter, condition)
     assert adapter.run("sweep") == (0, {"ok": True, "removed": []})
     assert len(adapter.left()) == 1
     process.kill()
@@ -329,7 +358,7 @@ def test_what_a_killed_grade_left_is_swept_and_what_runs_is_not(adapter):
     assert len(adapter.left()) == 1
     status, said = adapter.run("sweep")
     assert status == 0
-    assert [what.split()[0] for what in said["removed"]] == ["container", "folder"]
+    assert [what.split()[0] for what in said["removed"]] == [*left, "folder"]
     assert adapter.left() == adapter.left("image") == []
 
 

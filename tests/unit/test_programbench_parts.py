@@ -5,23 +5,26 @@ import io
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tarfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
 
 from assize.archive import Rejected
-from assize.benchmarks.programbench import engine, manifest, official, replay
+from assize.benchmarks import load_benchmark
+from assize.benchmarks.programbench import engine, episodes, manifest, official, replay
 from assize.benchmarks.programbench.court import Court
 from assize.benchmarks.programbench.engine import Engine, Owner
 from assize.benchmarks.programbench.submission import check_archive
 from assize.errors import InfrastructureError, UsageError
 from assize.records import ROOT, read_record
-from assize.study import load_config, resolve
+from assize.study import Episode, load_config, resolve
 
 PILOT = ROOT / "config" / "programbench" / "manifest.json"
 
@@ -71,6 +74,24 @@ def checkout(tmp_path, monkeypatch):
 def test_a_clean_checkout_of_the_pinned_revision_is_taken(checkout):
     found = official.find_official(str(checkout))
     assert (found.source, found.package) == ("checkout", checkout / "src" / "programbench")
+
+
+def test_what_is_imported_is_the_checkouts(checkout):
+    package = official.find_official().package
+    shutil.copytree(
+        package, checkout / "src" / "programbench", dirs_exist_ok=True, ignore=shutil.ignore_patterns("data")
+    )
+    script = f"""
+import sys
+sys.path.insert(0, "scripts")
+from assize.benchmarks.programbench import official
+package = official.Official(official.Path({str(checkout / "src" / "programbench")!r}), "checkout")
+official.open_official(package, "podman", 16, None)
+from assize.benchmarks.programbench import evaluator
+print(evaluator.upstream.__file__)
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(checkout / "src" / "programbench" / "eval" / "eval.py")
 
 
 def test_a_dirty_checkout_is_refused(checkout):
@@ -182,6 +203,11 @@ def test_changed_files_and_blobs_are_refused(tmp_path):
     (folder / "tests.json").write_text((folder / "tests.json").read_text() + " ")
     with pytest.raises(UsageError, match=r"tests\.json: sha256"):
         manifest.open_task(made, tmp_path / "tasks", "org__tool.abc")
+    # Whichever task is asked for.
+    make_task(tmp_path, "org__more.1")
+    both = made["tasks"] | manifest.build(tmp_path / "tasks", ["org__more.1"], "localhost/x")["tasks"]
+    with pytest.raises(UsageError, match=r"org__tool.*tests\.json: sha256"):
+        manifest.open_task(made | {"tasks": both}, tmp_path / "tasks", "org__more.1")
     with pytest.raises(UsageError, match="no task other"):
         manifest.open_task(made, tmp_path / "tasks", "other")
 
@@ -292,6 +318,31 @@ def test_submissions_are_a_run_directory_or_a_map(tmp_path):
             replay.open_submissions(tmp_path / bad)
 
 
+def test_a_packed_submission_is_handed_in_as_it_is_and_a_missing_one_is_told(tmp_path):
+    run, workspace = tmp_path / "run", tmp_path / "workspace"
+    (run / "there").mkdir(parents=True)
+    (run / "there" / "submission.tar.gz").write_bytes(b"whatever it is, grading tells")
+    workspace.mkdir()
+    condition = {"solver": "replay", "submissions": {"programbench": str(run)}}
+    context = SimpleNamespace(study=SimpleNamespace(frozen={"conditions": {"c": condition}}))
+    there, missing = (Episode("programbench", "c", instance, 1) for instance in ("there", "missing"))
+    assert episodes.solve(context, there, workspace)["status"] == "done"
+    assert episodes.snapshot(context, there, workspace) == ({"status": "frozen"}, b"whatever it is, grading tells")
+    assert episodes.solve(context, missing, workspace)["status"] == "missing"
+
+
+def test_the_reference_hands_in_nothing(tmp_path):
+    context = SimpleNamespace(study=SimpleNamespace(frozen={"conditions": {"c": {"solver": "reference"}}}))
+    episode = Episode("programbench", "c", "i", 1)
+    assert episodes.solve(context, episode, tmp_path) == {"status": "done"}
+    assert episodes.snapshot(context, episode, tmp_path) == ({"status": "frozen", "detail": {"reference": True}}, None)
+
+
+def test_a_solver_has_no_network_to_ask_for():
+    with pytest.raises(UsageError, match="network"):
+        load_benchmark("programbench").work_digests({"solver": "command", "command": "x", "network": True}, ["i"])
+
+
 # ------------------------------------------------------------ owners and leftovers
 
 
@@ -336,7 +387,14 @@ def test_temporary_files_of_the_dead_are_swept_and_those_of_the_living_are_not(t
         removed = engine.sweep(Nothing("podman"))
         assert removed == [f"folder {dead}"]
         assert folder.is_dir()
-    assert sorted(path.name for path in folder.parent.iterdir()) == ["something-else"]
+    root = folder.parent
+    assert sorted(path.name for path in root.iterdir()) == ["something-else"]
+    # Locks of allocations that were over long ago.
+    for name, age in (("evaluator-1.lock", 8 * 86400), ("evaluator-2.lock", 86400)):
+        (root / name).touch()
+        os.utime(root / name, (time.time() - age,) * 2)
+    engine.sweep(Nothing("podman"))
+    assert sorted(path.name for path in root.iterdir()) == ["evaluator-2.lock", "something-else"]
 
 
 def test_one_evaluator_at_a_time_in_an_allocation(tmp_path, monkeypatch):

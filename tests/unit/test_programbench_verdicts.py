@@ -2,9 +2,12 @@
 
 import pytest
 
+from assize.benchmarks import load_benchmark
 from assize.benchmarks.programbench import calibration
+from assize.benchmarks.programbench.scores import summary
 from assize.benchmarks.programbench.verdicts import Observed, Run, judge, root_files, signature, survey, tamper_flags
 from assize.errors import GateClosed
+from assize.indictment import indict
 
 MASK = {"a": ["t.one", "t.two"], "b": ["t.three"]}
 # One listed test of branch a is ignored.
@@ -184,6 +187,15 @@ def test_a_signature_is_one_line(test, said):
     assert signature(test) == said
 
 
+def test_a_module_that_the_tests_miss_indicts_the_harness():
+    body = judged(result([case_of("t.one", "error", message="ModuleNotFoundError: No module named 'x'"), *PASSED[1:]]))
+    grade = body | {"episode": {"instance": "i"}}
+    assert [fault["name"] for fault in indict([grade], load_benchmark("programbench").harness_faults)] == [
+        "test_import"
+    ]
+    assert indict([judged() | {"episode": {"instance": "i"}}], load_benchmark("programbench").harness_faults) == []
+
+
 def test_ignored_branches_are_not_surveyed():
     found = survey(result([*PASSED, case_of("t.four", "failure", branch="ignored")]), MASK, LISTED)
     assert set(found.outcomes) == {"a/t.one", "a/t.two", "b/t.three"}
@@ -268,3 +280,16 @@ def test_the_gate_opens_for_what_was_calibrated_and_for_nothing_else():
 def test_a_calibration_of_something_else_opens_no_gate(key):
     with pytest.raises(GateClosed, match=key):
         calibration.require([IDENTITY | {"clean": ["a"]}], IDENTITY | {key: "other"})
+
+
+def test_a_conditions_mean_is_over_what_was_scored_and_over_what_was_planned():
+    grades = {
+        "a": {"valid": True, "analysis_score": 1.0},
+        "b": {"valid": True, "analysis_score": 0.96},
+        "c": {"valid": False, "analysis_score": None},
+        "d": None,
+    }
+    assert summary(grades) == {
+        "score": {"mean_score": 0.98, "mean_score_over_planned": 0.49, "near_resolved": [2, 4]},
+    }
+    assert summary({"a": None})["score"]["mean_score"] is None

@@ -168,3 +168,20 @@ def test_profiles_try_as_often_as_they_say():
     for name in ("local", "slurm"):
         profile = yaml.safe_load((ROOT / "profiles" / name / "config.yaml").read_text())
         assert f"attempts={profile['retries'] + 1}" in profile["config"], name
+
+
+def test_a_benchmark_whose_jobs_are_alone_has_groups_and_allocations_of_its_own():
+    config = load_config(ROOT / "config" / "studies" / "programbench-pilot.yaml")
+    config["benchmarks"]["command"] = {"suite": {"path": "config/suites/starter.json"}}
+    del config["resource_mode"]
+    config["conditions"]["agent"] = {"solver": "command", "command": "true", "timeout_s": 7200}
+    study = Study(resolve(config, "study.yaml"))
+    assert [study.group(stage, "command") for stage in ("calibrate", "episode", "grade")] == [
+        "calibrate",
+        "episode",
+        "grade",
+    ]
+    assert study.group("grade", "programbench") == "grade-programbench"
+    assert (study.episode_cpus("programbench"), study.episode_memory_mb("programbench")) == (16, 30720)
+    assert (study.episode_cpus("command"), study.episode_memory_mb("command")) == (1, 1024)
+    assert (study.solve_minutes("agent"), study.solve_minutes("noop")) == (125, 5)

@@ -8,6 +8,7 @@ from pathlib import Path
 from assize.benchmarks import Benchmark, Plan
 from assize.benchmarks.programbench.calibration import DEFAULT_REPETITIONS, MINIMUM
 from assize.errors import UsageError
+from assize.indictment import Signature
 from assize.records import digest, sha256_file
 from assize.study import RESULTS, memory_mb, repository
 
@@ -20,6 +21,13 @@ class ProgramBench(Benchmark):
     protocol_version = "1"
     # Inference starts only when all references have passed.
     admission = "all"
+    harness_faults = (
+        Signature(
+            "test_import",
+            "the tests import what the evaluator does not have: add it to envs/evaluator-wheelhouse.in",
+            r"^(?:ModuleNotFoundError|ImportError)\b",
+        ),
+    )
 
     def plan(self, section: dict, datasets: dict) -> Plan:
         from assize.benchmarks.programbench import official
@@ -60,6 +68,8 @@ class ProgramBench(Benchmark):
     def work_digests(self, condition: dict, instances: list[str]) -> dict[str, str]:
         from assize.benchmarks.programbench.replay import digest_of, open_submissions
 
+        if condition.get("network"):
+            raise UsageError("bad_config", "network: a solver of ProgramBench has none")
         solver = {key: value for key, value in condition.items() if key not in ("benchmarks", "submissions")}
         if condition["solver"] != "replay":
             return {instance: digest(solver) for instance in instances}
@@ -118,6 +128,11 @@ class ProgramBench(Benchmark):
         from assize.benchmarks.programbench.checks import check
 
         return check(study, study.benchmarks[self.name], engine)
+
+    def summary(self, grades: dict) -> dict:
+        from assize.benchmarks.programbench.scores import summary
+
+        return summary(grades)
 
     def add_options(self, parser) -> None:
         from assize.benchmarks.programbench.verbs import add_options

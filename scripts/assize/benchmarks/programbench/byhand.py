@@ -9,7 +9,7 @@ from pathlib import Path
 
 from assize import resources
 from assize.adapter import remove_tree, utc, void
-from assize.benchmarks.programbench import calibration, official
+from assize.benchmarks.programbench import bench, calibration, official, workspace
 from assize.benchmarks.programbench.benchmark import ProgramBench
 from assize.benchmarks.programbench.court import SECONDS, Court, evaluate
 from assize.benchmarks.programbench.engine import ENGINES, find_engine, find_images, sweep
@@ -18,7 +18,7 @@ from assize.benchmarks.programbench.verbs import add_options, download_blobs
 from assize.benchmarks.programbench.wheelhouse import verify
 from assize.cli import Parser, log
 from assize.errors import GateClosed, InfrastructureError, UsageError
-from assize.records import ROOT, digest, read_record, sha256_file, write_record
+from assize.records import ROOT, digest, read_record, sha256_file, write_atomic, write_record
 from assize.study import RESOURCE_MODES, memory_mb
 
 MANIFEST = ROOT / "config" / "programbench" / "manifest.json"
@@ -52,9 +52,17 @@ def parser() -> Parser:
     verb.add_argument("--repetitions", type=int, default=calibration.DEFAULT_REPETITIONS)
     verb = add("probe", probe, "diagnose: only the first active branch of the references", "--output-dir")
     verb.add_argument("--instance-id", help="one task; all")
+    verb = add("prepare", prepare, "start a solver's container", "--instance-id", "--episode-id", "--output-dir")
+    verb.add_argument("--lifetime", type=int, default=86400, help="seconds until it ends by itself")
+    verb = add("snapshot", snapshot, "freeze the committed main", "--instance-id", "--container", "--output-dir")
+    verb.add_argument("--end", action="store_true", help="end the solver first, and remove the container at the end")
     add("grade", grade, "judge one submission", "--instance-id", "--submission", "--calibration", "--output-dir")
+    verb = add(
+        "bench", run_bench, "time a grade beside the official evaluator", "--instance-id", "--submission", "--output"
+    )
+    verb.add_argument("--rounds", type=int, default=3, help="how often each is timed")
     add("images", images, "are the images of all tasks on this node?")
-    add("sweep", lambda arguments: {"ok": True, "removed": sweep(find_engine(arguments.engine))}, "remove leftovers")
+    add("sweep", remove_leftovers, "remove leftovers")
     verb = add("manifest", make_manifest, "freeze tasks of a folder in a manifest", "--output")
     verb.add_argument("--instances", nargs="+", help="the five of the pilot; with --tasks, all of the folder")
     verb.add_argument("--images", default=OFFICIAL_IMAGES, help="where the images are named")
@@ -104,6 +112,19 @@ def images(arguments) -> dict:
 
 def _tasks(arguments) -> Path:
     return Path(arguments.tasks) if arguments.tasks else official.find_official(arguments.programbench_root).tasks
+
+
+def run_bench(arguments) -> dict:
+    court = open_court(arguments)
+    if court.wheelhouse is None:
+        raise UsageError("bad_usage", "bench: --evaluator-wheelhouse is needed")
+    return bench.run(arguments, court)
+
+
+def remove_leftovers(arguments) -> dict:
+    engine = find_engine(arguments.engine)
+    containers = [f"container {container[:19]} of a solver" for container in workspace.sweep(engine)]
+    return {"ok": True, "removed": [*sweep(engine), *containers]}
 
 
 def make_manifest(arguments) -> dict:
@@ -190,6 +211,57 @@ def probe(arguments) -> dict:
     report = {**_report(arguments, court, tasks, 1), "schema": "assize.probe/1", "diagnostic": True}
     write_record(Path(arguments.output_dir, "probe.json"), report)
     return {"ok": True, "status": report["status"], "diagnostic": True, "reasons": report["reasons"]}
+
+
+def _solvers_side(arguments):
+    """(engine, local image) of a task: all that a solver's container is made of."""
+    task = open_task(read_manifest(arguments.manifest), _tasks(arguments), arguments.instance_id)
+    engine = find_engine(arguments.engine)
+    return engine, find_images(engine, [task])[task.id]
+
+
+def _header(kind: str, instance: str, condition: str) -> dict:
+    episode = {"benchmark": ProgramBench.name, "condition": condition, "instance": instance, "repeat": 1}
+    return {"schema": f"assize.{kind}/1", "episode": episode, "terms_digest": digest(None), "reason": None}
+
+
+def prepare(arguments) -> dict:
+    """Start a solver's container; prepared.json has its id, the prompt and the full contract of its layout."""
+    engine, image = _solvers_side(arguments)
+    memory = memory_mb(arguments.memory)
+    resources.check_allocation(arguments.resource_mode, arguments.cpus, memory, resources.slurm_allocation())
+    limits = {"cpus": arguments.cpus, "memory_mb": memory} if arguments.resource_mode == "container" else None
+    episode = workspace.Place(BY_HAND, arguments.episode_id)
+    container = workspace.prepare(engine, image["id"], episode, arguments.lifetime, limits)
+    facts = {
+        "container": container,
+        "image": image["image"],
+        "image_digest": image["digest"],
+        "resource_mode": arguments.resource_mode,
+        "engine_limits": limits,
+        "slurm": resources.slurm_allocation(),
+    }
+    task = workspace.contract(arguments.instance_id) | facts
+    record = _header("prepared", arguments.instance_id, arguments.episode_id) | {"status": "prepared", "task": task}
+    write_record(Path(arguments.output_dir, "prepared.json"), record)
+    return {"ok": True, "container": container, "record": record}
+
+
+def snapshot(arguments) -> dict:
+    """Write ``<output-dir>/<instance-id>/submission.tar.gz`` and snapshot.json beside it."""
+    engine, image = _solvers_side(arguments)
+    body, archive = workspace.snapshot(engine, arguments.container, image["id"], end=arguments.end)
+    folder = Path(arguments.output_dir, arguments.instance_id)
+    write_atomic(folder / "submission.tar.gz", archive or b"")
+    record = {
+        **_header("snapshot", arguments.instance_id, BY_HAND),
+        "scoring_status": None,
+        **body,
+        "sha256": sha256_file(folder / "submission.tar.gz"),
+        "size": (folder / "submission.tar.gz").stat().st_size,
+    }
+    write_record(folder / "snapshot.json", record)
+    return {"ok": True, "submission": str(folder / "submission.tar.gz"), "record": record}
 
 
 def grade(arguments) -> dict:

@@ -80,6 +80,7 @@ class Court:
             "isolated": True,
             "engine": self.engine.name,
             "engine_version": self.engine.version(),
+            "resource_mode": self.resource_mode,
             "engine_limits": self.engine_limits,
             "network": "none",
             "workers": self.cpus,
@@ -130,7 +131,7 @@ def evaluate(
             runs = _run(court, task, image, archive, evidence, branches)
     result, observed = runs
     observed.root_files = sorted({*observed.root_files, *verdicts.root_files(names)})
-    write_atomic(evidence / "observed.json", json.dumps(asdict(observed), indent=1, sort_keys=True).encode())
+    _write_observed(observed, evidence)
     mask = {branch: task.mask[branch] for branch in (branches or task.mask)}
     listed = {branch: task.expected(branch) for branch in mask}
     score = official_score(evidence / "eval.json", task, list(mask))
@@ -188,18 +189,20 @@ def _run(court: Court, task: Task, image: dict, archive: Path, evidence: Path, b
 
 def _guarded(evaluator, evidence: Path):
     """The official result. Whatever upstream raises on the way is no result, and never the candidate's score."""
-    import subprocess
-
     try:
         return evaluator.run()
     except Exception as error:
-        # For whoever looks into it: how far it got.
+        # For whoever looks into it: how far it got, and what the build had changed by then.
         write_atomic(evidence / "interrupted.json", evaluator.result.model_dump_json(indent=2).encode())
+        _write_observed(evaluator.observed, evidence)
         if isinstance(error, AssizeError):
             raise
-        if isinstance(error, RuntimeError | subprocess.SubprocessError | OSError | ValueError | AssertionError):
-            raise InfrastructureError("evaluator_failed", f"the official evaluator ended: {error}") from error
-        raise
+        message = f"the official evaluator ended: {type(error).__name__}: {error}"
+        raise InfrastructureError("evaluator_failed", message) from error
+
+
+def _write_observed(observed: verdicts.Observed, evidence: Path) -> None:
+    write_atomic(evidence / "observed.json", json.dumps(asdict(observed), indent=1, sort_keys=True).encode())
 
 
 def official_score(eval_json: Path, task: Task, branches: list[str]) -> float:

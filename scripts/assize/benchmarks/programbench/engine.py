@@ -10,6 +10,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ ENGINES = ("podman", "docker")
 STUDY, NODE, OWNER, KIND = "assize.study", "assize.node", "assize.owner", "assize.kind"
 EVALUATOR = "programbench-evaluator"
 PATIENCE_S = 120
+LOCK_KEPT_S = 7 * 86400
 
 
 @dataclass(frozen=True)
@@ -184,9 +186,24 @@ def sweep(engine: Engine) -> list[str]:
             if owner and owner.is_dead():
                 shutil.rmtree(folder, ignore_errors=True)
                 removed.append(f"folder {folder}")
+        _remove_old_locks(_scratch_root())
     for what in removed:
         log(f"swept: {what}")
     return removed
+
+
+def _remove_old_locks(root: Path) -> None:
+    """Locks of allocations that are long over."""
+    from filelock import FileLock, Timeout
+
+    for path in root.glob("evaluator-*.lock"):
+        if time.time() - path.stat().st_mtime < LOCK_KEPT_S:
+            continue
+        try:
+            with FileLock(path, timeout=0):
+                path.unlink(missing_ok=True)
+        except Timeout:
+            continue
 
 
 def _scratch_root() -> Path:

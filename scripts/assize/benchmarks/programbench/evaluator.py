@@ -21,7 +21,6 @@ from assize.benchmarks.programbench.engine import Engine
 from assize.benchmarks.programbench.verdicts import HARNESS_WORDS, Observed, Run, root_files
 from assize.errors import InfrastructureError
 
-WHEELHOUSE = "/opt/assize-wheelhouse"
 REFERENCE = "/opt/assize-reference-executable"
 REFERENCE_BUILD = f"#!/bin/sh\nmv {REFERENCE} ./executable\n"
 # Bytes of stdout, and of stderr, that are kept of a command: half from its start, half from its end.
@@ -29,6 +28,8 @@ MOST_OUTPUT = 16 << 20
 MOST_RESULTS = 256 << 20
 # Exit statuses of ``exec`` that may be the engine's own, or the end of the container.
 DOUBTFUL = (125, 126, 127, 137, 255)
+# How an engine's ``cp`` says that the file is not there; whatever else it says is its own failure.
+ABSENT = re.compile(r"could not be found|no such file|Could not find the file", re.IGNORECASE)
 PLUGINS = "pytest, pytest_rerunfailures, pytest_timeout, xdist"
 
 
@@ -63,6 +64,9 @@ class EvaluatorContainer(ContainerEnvironment):
         self.torn_down = False
         self._name = f"assize-{uuid.uuid4().hex[:16]}"
         options = ["--init", "--name", self._name, "--pull", "never", "--network", "none", "--workdir", cwd]
+        if settings.engine.name == "podman":
+            # It would hand on this host's proxy settings, and with them their passwords.
+            options.append("--http-proxy=false")
         if settings.engine_limits:
             limits = settings.engine_limits
             options += ["--cpus", str(limits["cpus"]), "--memory", f"{limits['memory_mb']}m"]
@@ -92,6 +96,8 @@ class EvaluatorContainer(ContainerEnvironment):
         engine = self.settings.engine
         state = engine.call("inspect", "--format", "{{.State.Running}}", self.container_id, check=False)
         if state.stdout.strip() != "true":
+            # What upstream still tries in it, to clean up, fails as it may.
+            self.torn_down = True
             raise ContainerGone("container_gone", f"the container ended under a command: {output.strip()[-300:]}")
         if engine.call("exec", self.container_id, "true", check=False).returncode == 125:
             raise InfrastructureError("engine_failed", f"{engine.name} exec: {output.strip()[-300:]}")
@@ -181,6 +187,8 @@ class CourtEvaluator(upstream.Evaluator):
         super().__init__(docker_cpus=settings.workers, **options)
         self.settings, self.reference = settings, reference
         self.reference_sha256: str | None = None
+        # A name that the candidate could not have taken before.
+        self.wheelhouse = f"/opt/assize-wheelhouse-{uuid.uuid4().hex[:12]}"
         self.observed = Observed()
 
     def _new_env(self, image: str, *, serial_pytest: bool = False) -> EvaluatorContainer:
@@ -195,13 +203,17 @@ class CourtEvaluator(upstream.Evaluator):
             # A branch that installs something finds the wheelhouse, and nothing else.
             env |= {
                 "PIP_NO_INDEX": "1",
-                "PIP_FIND_LINKS": WHEELHOUSE,
-                "PIP_CONSTRAINT": f"{WHEELHOUSE}/constraints.txt",
+                "PIP_FIND_LINKS": self.wheelhouse,
+                "PIP_CONSTRAINT": f"{self.wheelhouse}/constraints.txt",
                 "PIP_BREAK_SYSTEM_PACKAGES": "1",
                 "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             }
         env = EvaluatorContainer(image=image, cwd=upstream.WORKSPACE_DIR, settings=self.settings, env=env)
-        self._check_limits(env)
+        try:
+            self._check_limits(env)
+        except BaseException:
+            env.cleanup()
+            raise
         return env
 
     def _check_limits(self, env: EvaluatorContainer) -> None:
@@ -258,7 +270,10 @@ class CourtEvaluator(upstream.Evaluator):
         return done
 
     def _after_compile(self, env: EvaluatorContainer, log_buf: list) -> None:
-        """Before pip runs: what the build changed, by the engine's word. Then the wheelhouse, into this container."""
+        """Before pip runs: end what the build left running, and see what it changed, by the engine's word. Then the
+        wheelhouse, into this container."""
+        done = self._step(END_SURVIVORS, env, log_buf, "end_survivors")
+        self.observed.survivors = int((re.findall(r"survivors (\d+)", done["output"]) or [0])[-1])
         own = (self._stashed_executable, REFERENCE, "/etc/resolv.conf")
         changed = [path for path in env.changes() if path not in own]
         workspace = f"{upstream.WORKSPACE_DIR}/"
@@ -266,12 +281,12 @@ class CourtEvaluator(upstream.Evaluator):
         inside = [path.removeprefix(workspace) for path in changed if path.startswith(workspace)]
         self.observed.root_files = sorted({*self.observed.root_files, *root_files(inside)})
         if self.settings.wheelhouse:
-            self._step(f"rm -rf {WHEELHOUSE}", env, log_buf, "clear_wheelhouse")
-            env.copy_in(self.settings.wheelhouse, WHEELHOUSE)
-            install = "PIP_BREAK_SYSTEM_PACKAGES=1 PIP_ROOT_USER_ACTION=ignore pip3 install --quiet --no-index"
+            env.copy_in(self.settings.wheelhouse, self.wheelhouse)
+            # The build ran as root: no settings of pip's that it may have left.
+            pip = "PIP_CONFIG_FILE=/dev/null PIP_BREAK_SYSTEM_PACKAGES=1 PIP_ROOT_USER_ACTION=ignore pip3"
             self._step(
-                f"cd / && {install} --disable-pip-version-check --no-cache-dir --find-links {WHEELHOUSE}"
-                f" --require-hashes --requirement {WHEELHOUSE}/requirements.txt",
+                f"cd / && {pip} install --quiet --no-index --disable-pip-version-check --no-cache-dir"
+                f" --find-links {self.wheelhouse} --require-hashes --requirement {self.wheelhouse}/requirements.txt",
                 env,
                 log_buf,
                 "install_wheelhouse",
@@ -287,7 +302,7 @@ class CourtEvaluator(upstream.Evaluator):
                 f"pytest-rerunfailures cannot be installed in the evaluator: {output}",
                 "build the evaluator's wheelhouse (scripts/evaluator_wheelhouse.py) and name it",
             )
-        self._step(f"cd / && python3 -c 'import {PLUGINS}'", env, log_buf, "check_plugins")
+        self._step(f"cd / && python3 -I -c 'import {PLUGINS}'", env, log_buf, "check_plugins")
 
     def _run_test_branch(self, branch: str, image: str, log_buf: list, *, serial_pytest: bool = False) -> str:
         read = False
@@ -311,6 +326,9 @@ class CourtEvaluator(upstream.Evaluator):
             command = [env.executable, "cp", f"{env.container_id}:{container_path}", str(target)]
             started = time.monotonic()
             returncode, output = run_bounded(command, timeout)
+            if returncode is None or (returncode and not ABSENT.search(output)):
+                message = f"{env.executable} cp: {output.strip()[-300:] or f'no answer in {timeout} s'}"
+                raise InfrastructureError("engine_failed", message)
             if returncode == 0:
                 output, returncode = read_bounded(target, MOST_RESULTS)
             entry = {
@@ -318,11 +336,11 @@ class CourtEvaluator(upstream.Evaluator):
                 "command": " ".join(command),
                 "wall_time": time.monotonic() - started,
                 "output": output,
-                "returncode": -1 if returncode is None else returncode,
+                "returncode": returncode,
                 "exception_info": "",
             }
         log_buf.append(entry)
-        if entry["returncode"]:
+        if returncode:
             raise EvalStepError(f"{step_name}_failed", output)
         return output
 
@@ -346,6 +364,25 @@ def read_bounded(path: Path, most: int) -> tuple[str, int]:
         return f"larger than {most} bytes", 1
     return path.read_bytes().decode("utf-8", "replace"), 0
 
+
+# All but the container's init, its sleep (init's oldest child) and this shell; again, for those that fork meanwhile.
+END_SURVIVORS = """own= survivors=0
+for again in 0 1 2 3; do
+  for process in /proc/[0-9]*; do
+    pid=${process#/proc/}
+    read -r line <"$process/stat" 2>/dev/null || continue
+    set -- ${line##*) }
+    [ "$1" != Z ] || continue
+    if [ $again = 0 ]; then
+      [ "$2" != 1 ] || [ "${own:-$pid}" -lt "$pid" ] || own=$pid
+      continue
+    fi
+    case $pid in 1 | $$ | $own) continue ;; esac
+    kill -KILL "$pid" 2>/dev/null && survivors=$((survivors + 1))
+  done
+done
+echo "survivors $survivors"
+"""
 
 # Memory bytes, CPU quota and period, of either version of cgroups: what assize.sandbox.container.check_limits takes.
 LIMITS_IN_FORCE = (

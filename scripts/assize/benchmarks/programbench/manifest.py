@@ -136,24 +136,40 @@ def read_manifest(path) -> dict:
     return manifest
 
 
-def open_task(manifest: dict, tasks: Path, instance: str) -> Task:
-    """A task whose files are those that the manifest froze.
+def check_tasks(manifest: dict, tasks: Path) -> None:
+    """The files of all tasks are those that the manifest froze, whichever is asked for.
 
     Raises
     ------
-    UsageError : the manifest has no such task, or its files differ.
+    UsageError : some are missing or differ; all are named.
+    """
+    faults = []
+    for instance, entry in manifest["tasks"].items():
+        for name, key in (("task.yaml", "task_sha256"), ("tests.json", "tests_sha256")):
+            path = tasks / instance / name
+            if not path.is_file():
+                faults.append(f"{path}: no such file")
+            elif sha256_file(path) != entry[key]:
+                faults.append(f"{path}: sha256 {sha256_file(path)}, the manifest has {entry[key]}")
+    if faults:
+        raise UsageError(
+            "other_task", "; ".join(faults), "the manifest is of other tasks; make it again, or mend these"
+        )
+
+
+def open_task(manifest: dict, tasks: Path, instance: str) -> Task:
+    """A task whose files are those that the manifest froze, as are those of all others.
+
+    Raises
+    ------
+    UsageError : the manifest has no such task, or files differ.
     """
     entry = manifest["tasks"].get(instance)
     if entry is None:
         allowed = ", ".join(manifest["tasks"])
         raise UsageError("unknown_instance", f"no task {instance} in the manifest; it has {allowed}")
+    check_tasks(manifest, tasks)
     folder = tasks / instance
-    for name, key in (("task.yaml", "task_sha256"), ("tests.json", "tests_sha256")):
-        path = folder / name
-        if not path.is_file():
-            raise UsageError("no_task", f"{path}: no such file")
-        if sha256_file(path) != entry[key]:
-            raise UsageError("other_task", f"{path}: sha256 {sha256_file(path)}, the manifest has {entry[key]}")
     loaded = read_instance(folder)
     mask = mask_of(loaded)
     if digest(mask) != entry["mask"]:

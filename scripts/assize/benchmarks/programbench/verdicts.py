@@ -57,11 +57,13 @@ class Observed:
     """What the adapter saw beside the official result.
 
     ``compile_runs``: how each run of compile.sh ended: exit status, "timed out", or "container gone".
-    ``runs``: branch -> its runs. ``changes``: paths outside /workspace that the build changed. ``root_files``: files of
-    the candidate that pytest or Python would take for its own settings.
+    ``survivors``: processes that the build left running. ``runs``: branch -> its runs. ``changes``: paths outside
+    /workspace that the build changed. ``root_files``: files of the candidate that pytest or Python would take for its
+    own settings.
     """
 
     compile_runs: list[int | str] = field(default_factory=list)
+    survivors: int = 0
     runs: dict[str, list[Run]] = field(default_factory=dict)
     changes: list[str] = field(default_factory=list)
     root_files: list[str] = field(default_factory=list)
@@ -171,7 +173,8 @@ def judge(
         },
     }
     if result["error_code"]:
-        return body | {"checks": []} | _stopped(result, observed)
+        # Without any test, that all of them are missing says nothing.
+        return body | {"checks": [], "flags": []} | _stopped(result, observed)
     lost, broken = {}, {}
     for branch, errors in result["test_branch_errors"].items():
         if branch not in mask:
@@ -333,6 +336,8 @@ def tamper_flags(observed: Observed) -> list[str]:
         found.append(f"changed: {len(changed) - MOST_CHANGES} more")
     if cached:
         found.append(f"changed: {len(cached)} Python caches")
+    if observed.survivors:
+        found.append(f"survivors:{observed.survivors}")
     return found
 
 
