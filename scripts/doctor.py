@@ -45,10 +45,11 @@ def examine(arguments) -> list[doctor.Finding]:
     if any(finding.check == "packages" and finding.status == doctor.MISSING for finding in findings):
         return findings
     from assize.doctor import cluster, node, remote
+    from assize.profile import read_profile
     from assize.study import Study, load_config, resolve
 
-    profile = doctor.read_profile(arguments.profile)
-    frozen = resolve(load_config(arguments.configfile), arguments.configfile, doctor.profile_resource_mode(profile))
+    profile = read_profile(arguments.profile)
+    frozen = resolve(load_config(arguments.configfile), arguments.configfile, profile.resource_mode)
     needs = doctor.needs_of(profile, frozen)
     if arguments.part == "all":
         findings += installation.check_profile(needs, arguments.profile)

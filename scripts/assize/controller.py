@@ -174,6 +174,7 @@ def _submit(study: Study, wishes: Wishes, profile: Profile, folder: Path, comman
     """The id of the Slurm job."""
     import submitit
     from snakemake_executor_plugin_submitit import clear_allocation
+    from snakemake_executor_plugin_submitit.node import preamble
     from snakemake_executor_plugin_submitit.queues import SlurmQueue
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
@@ -195,7 +196,12 @@ def _submit(study: Study, wishes: Wishes, profile: Profile, folder: Path, comman
             "use_srun": True,
             "srun_args": [f"--cpus-per-task={shape.cpus}"],
             "signal_delay_s": warning,
-            "setup": [f"cd {ROOT}", f"export PYTHONPATH={ROOT}/scripts"],
+            # In an allocation of its own the study's jobs are this one's children: they find what the site sets up.
+            "setup": [
+                preamble(profile.site.get("modules"), profile.site.get("scratch")),
+                f"cd {ROOT}",
+                f"export PYTHONPATH={ROOT}/scripts",
+            ],
         }
     )
     try:

@@ -11,11 +11,12 @@ import pytest
 from assize import doctor
 from assize.benchmarks import load_benchmark
 from assize.doctor import Answer, Needs, cluster, installation, node, remote
-from assize.errors import UsageError
+from assize.profile import read_profile
 from assize.study import load_config, resolve
 from conftest import ROOT
 
 NEEDS = Needs("submitit", "slurm", 16, 30720, 35, frozenset(["bubblewrap"]), None, (), {})
+LOCAL = read_profile(ROOT / "profiles" / "local")
 REFUSED = Answer(None, "sbatch: allocation failure: Invalid partition name specified")
 
 
@@ -31,20 +32,12 @@ def says(finding, status, *words):
 
 
 def test_a_study_says_what_it_needs():
-    profile = doctor.read_profile(ROOT / "profiles" / "slurm")
-    frozen = resolve(load_config(ROOT / "config/study.yaml"), "study.yaml", doctor.profile_resource_mode(profile))
-    needs = doctor.needs_of(profile | {"submitit-partition": "short", "submitit-lost-after": 60}, frozen)
+    profile = read_profile(ROOT / "profiles" / "slurm")
+    frozen = resolve(load_config(ROOT / "config/study.yaml"), "study.yaml", profile.resource_mode)
+    needs = doctor.needs_of(replace(profile, site={"partition": "short", "lost-after": 60}), frozen)
     assert (needs.executor, needs.resource_mode, needs.cpus, needs.memory_mb) == ("submitit", "slurm", 16, 30720)
     assert (needs.lanes, needs.container, needs.slurm) == ({"bubblewrap"}, False, True)
     assert needs.settings == {"partition": "short", "lost_after": 60}
-
-
-@pytest.mark.parametrize(
-    "config", [["resource_mode=slurm", "attempts=3"], "resource_mode=slurm", {"resource_mode": "slurm"}]
-)
-def test_the_mode_of_a_profile_in_all_spellings(config):
-    assert doctor.profile_resource_mode({"config": config}) == "slurm"
-    assert doctor.profile_resource_mode({}) is None
 
 
 def test_without_slurm_none_is_needed():
@@ -52,11 +45,6 @@ def test_without_slurm_none_is_needed():
     assert not replace(NEEDS, resource_mode="none", settings={"cluster": "local"}).slurm
     # The whole study inside one allocation.
     assert replace(NEEDS, executor="local").slurm
-
-
-def test_a_profile_that_is_none_is_named(tmp_path):
-    with pytest.raises(UsageError, match=r"no config\.yaml"):
-        doctor.read_profile(tmp_path)
 
 
 # ------------------------------------------------------------ the installation
@@ -362,10 +350,10 @@ def test_a_command_suites_tasks_may_name_images_of_their_own(tmp_path):
         "conditions": {"noop": {"solver": "noop"}},
     }
     frozen = resolve(config, "test")
-    assert doctor.needs_of({}, frozen).images == ("localhost/all:1", "localhost/own:1")
+    assert doctor.needs_of(LOCAL, frozen).images == ("localhost/all:1", "localhost/own:1")
     # Not staged yet: its tasks cannot be asked.
     (tmp_path / "suite.json").unlink()
-    assert doctor.needs_of({}, frozen).images == ("localhost/all:1",)
+    assert doctor.needs_of(LOCAL, frozen).images == ("localhost/all:1",)
 
 
 def test_programbench_needs_its_package_and_its_wheelhouse_whole(tmp_path):
@@ -379,7 +367,7 @@ def test_programbench_needs_its_package_and_its_wheelhouse_whole(tmp_path):
 
 def test_programbench_needs_the_images_of_its_manifest():
     config = load_config(ROOT / "config/studies/programbench-pilot.yaml")
-    needs = doctor.needs_of({}, resolve(config, "pilot"))
+    needs = doctor.needs_of(LOCAL, resolve(config, "pilot"))
     assert needs.container
     assert len(needs.images) == 5
     assert all("task_cleanroom" in image for image in needs.images)

@@ -133,3 +133,14 @@ def test_an_allocations_study_that_is_cut_off_goes_on(account):
     assert found["controller"]["state"] == "COMPLETED", account.run("python scripts/controller.py logs").stdout
     assert int(job_field(job, "Restarts")) >= 1
     assert account.verdicts("slow") == SLOW_VERDICTS
+
+
+def test_a_site_without_its_scratch_directory_is_told_so(account):
+    """The settings of a node hold for the controller's own job too: in an allocation the study runs inside it."""
+    profile = (account.root / "profiles/allocation/config.yaml").read_text()
+    (account.root / "site").mkdir()
+    (account.root / "site/config.yaml").write_text(f"{profile}submitit-scratch: /missing/$USER\n")
+    submit(account, "--profile site")
+    assert wait_until_done(account)["controller"]["state"].startswith("FAILED")
+    assert "submitit-scratch: /missing/$USER (/missing/root)" in account.run("python scripts/controller.py logs").stdout
+    assert account.grades("starter") == []

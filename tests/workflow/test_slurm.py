@@ -4,14 +4,13 @@ import csv
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 from conftest import IMAGE, copy_project, wait_for
-from slurm_support import Account, needs_cluster, write_slow_study
+from slurm_support import Account, needs_cluster
 
 pytestmark = needs_cluster
 
@@ -73,52 +72,6 @@ def test_an_ordinary_user_runs_the_default_study_and_reruns_one_grade(ordinary):
     assert len(ordinary.slurm_jobs()) == len(before) + 1
 
 
-@pytest.fixture
-def slow(tmp_path):
-    """One task and three conditions, one of them slow, in a checkout of root's."""
-    account = Account("root", copy_project(tmp_path / "assize"), Path(sys.executable).parent.parent)
-    write_slow_study(account)
-    return account
-
-
-def test_accounting_says_what_the_jobs_of_a_study_used(slow, tmp_path):
-    slow.snakemake("--configfile study.yaml")
-    path = slow.root / "results/slow/census/accounting.json"
-    record = json.loads(path.read_text())
-    assert (record["source"], record["reason"]) == ("sacct", None)
-    rules = {line["rule"]: line for line in record["rules"]}
-    assert {name: line["records"] for name, line in rules.items()} == {"calibrate": 1, "episode": 3, "grade": 3}
-    grades = {grade["episode"]["condition"]: grade["provenance"]["slurm"]["job_id"] for grade in slow.grades("slow")}
-    assert {row["condition"]: row["job_id"] for row in record["grades"]} == grades
-    (job,) = set(grades.values())
-    text = slow.run(f"sacct --noheader --parsable2 --format=ElapsedRaw,AllocCPUS,TotalCPU --jobs {job}").stdout
-    elapsed, cpus, cpu = text.splitlines()[0].split("|")
-    line = rules["grade"]
-    assert line["cpu_allocated_s"] == int(elapsed) * int(cpus)
-    minutes, seconds = cpu.split(":")
-    assert line["cpu_used_s"] == pytest.approx(60 * int(minutes) + float(seconds), abs=0.001)
-    assert line["cpu_efficiency"] > 0
-    assert 0 < line["memory_used_mb"] < line["memory_asked_mb"] == 30720
-    for row in record["grades"]:
-        assert (row["elapsed_s"], row["records"], row["state"]) == (int(elapsed), 3, "COMPLETED")
-    shown = slow.run("python scripts/census.py --table --study results/slow/study.json").stdout
-    assert "source: sacct" in shown
-
-    # A site without accounting: no sacct on the path.
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    for program in Path("/usr/bin").iterdir():
-        if program.name != "sacct":
-            (tools / program.name).symlink_to(program)
-    path.unlink()
-    slow.run(f"PATH={slow.environment}/bin:{tools} snakemake --configfile study.yaml --profile profiles/slurm")
-    record = json.loads(path.read_text())
-    assert (record["source"], record["reason"]) == ("squeue", "sacct: not found")
-    for row in record["grades"]:
-        assert (row["job_id"], row["elapsed_s"], row["cpu_s"], row["max_rss_mb"]) == (job, int(elapsed), None, None)
-    assert {line["cpu_efficiency"] for line in record["rules"]} == {None}
-
-
 def doctor(account, profile: str, arguments="", status=0) -> list[tuple[str, str, str, str]]:
     """(Status, check, place, what was found and its remedy) of each line of the doctor on a node, for a boxed study."""
     folder = account.root / "site"
@@ -175,22 +128,3 @@ def test_the_doctor_names_the_setting_that_fails_on_the_node(ordinary):
     )
     assert finding[:2] == ("missing", "node")
     assert "submitit-scratch: /missing/$USER (/missing/assize)" in finding[3]
-
-
-def test_one_job_for_a_whole_study_is_accounted_as_one(slow):
-    """While that job runs its CPU time is unknown, and is said to be; asked again afterwards, it is known."""
-    inside = "snakemake --profile profiles/allocation --configfile study.yaml"
-    slow.run(f"sbatch --wait --cpus-per-task=16 --mem=30720M --output=allocation.log --wrap '{inside}'")
-    path = slow.root / "results/slow/census/accounting.json"
-    record = json.loads(path.read_text())
-    assert record["source"] == "sacct"
-    (line,) = record["rules"]
-    assert (line["rule"], line["records"], line["jobs"]) == ("calibrate+episode+grade", 7, 1)
-    assert (line["jobs_measured"], line["cpu_used_s"]) == (0, None)
-    assert {row["state"] for row in record["grades"]} == {"RUNNING"}
-    slow.run("python scripts/accounting.py --study results/slow/study.json")
-    record = json.loads(path.read_text())
-    (line,) = record["rules"]
-    assert (line["jobs_measured"], line["memory_asked_mb"]) == (1, 30720)
-    assert 0 < line["cpu_efficiency"] < 1
-    assert {(row["state"], row["records"]) for row in record["grades"]} == {("COMPLETED", 7)}

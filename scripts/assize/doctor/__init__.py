@@ -11,8 +11,10 @@ import os
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
-from assize.errors import UsageError
+if TYPE_CHECKING:
+    from assize.profile import Profile
 
 OK, MISSING, ABSENT = "ok", "missing", "absent"
 
@@ -90,7 +92,7 @@ class Needs:
         return "container" in self.lanes
 
 
-def needs_of(profile: dict, frozen: dict) -> Needs:
+def needs_of(profile: Profile, frozen: dict) -> Needs:
     """What a frozen study needs under a profile."""
     from assize.benchmarks import load_benchmark
     from assize.study import memory_mb
@@ -100,7 +102,7 @@ def needs_of(profile: dict, frozen: dict) -> Needs:
     sandboxes = [section["terms"]["sandbox"] for section in sections]
     allocations = [section["terms"]["allocation"] for section in sections]
     return Needs(
-        executor=profile.get("executor", "local"),
+        executor=profile.executor or "local",
         resource_mode=next(section["terms"]["resource_mode"] for section in sections),
         cpus=max(allocation["cpus"] for allocation in allocations),
         memory_mb=max(memory_mb(allocation["memory"]) for allocation in allocations),
@@ -108,38 +110,8 @@ def needs_of(profile: dict, frozen: dict) -> Needs:
         lanes=frozenset(sandbox["lane"] for sandbox in sandboxes),
         engine=next((sandbox["engine"] for sandbox in sandboxes if sandbox.get("engine")), None),
         images=tuple(sorted(images)),
-        settings=executor_settings(profile),
+        settings={name.replace("-", "_"): value for name, value in profile.site.items()},
     )
-
-
-def executor_settings(profile: dict) -> dict:
-    """The executor's settings of a profile: ``submitit-lost-after`` as ``lost_after``."""
-    prefix = "submitit-"
-    return {
-        key.removeprefix(prefix).replace("-", "_"): value for key, value in profile.items() if key.startswith(prefix)
-    }
-
-
-def profile_resource_mode(profile: dict) -> str | None:
-    """What a profile says with ``config: [resource_mode=...]``, as a list, a string or a mapping."""
-    config = profile.get("config") or {}
-    if isinstance(config, str):
-        config = config.split()
-    if not isinstance(config, dict):
-        config = dict(str(entry).partition("=")[::2] for entry in config)
-    return config.get("resource_mode")
-
-
-def read_profile(folder) -> dict:
-    """The profile in a folder; UsageError where there is none."""
-    from pathlib import Path
-
-    from assize.study import load_config
-
-    for name in ("config.v9+.yaml", "config.v8+.yaml", "config.yaml"):
-        if Path(folder, name).is_file():
-            return load_config(Path(folder, name))
-    raise UsageError("missing_profile", f"{folder}: no profile: it has no config.yaml", "for example: profiles/slurm")
 
 
 def print_findings(findings: list[Finding]) -> None:
