@@ -42,7 +42,7 @@ class Holder:
 
 @cache
 def me() -> Holder:
-    """This process. Asked for at once, since the executor clears Slurm's variables from the environment."""
+    """This process, as it was when first asked: the executor clears Slurm's variables from the environment later."""
     import psutil
 
     process = psutil.Process()
@@ -104,6 +104,7 @@ class Finding:
 
 def look(root: Path) -> Finding | None:
     """Who holds the study; None if nobody does. Of a holder that is gone, the locks are removed."""
+    me()
     if not _path(root).exists():
         return None
     with _guard(root):

@@ -198,7 +198,7 @@ def test_a_node_is_lost_and_the_grade_is_made_on_another(snapshots):
 
 def test_a_job_over_its_time_limit(account):
     """The retry asks for more: a profile can say how much."""
-    write_slow_study(account, seconds=22)
+    write_slow_study(account, seconds=19)
     account.snakemake(f"--until snapshot {STUDY}")
     controller = account.start(f"--set-resources 'grade:runtime=1 if attempt == 1 else 5' {STUDY}")
     job = job_of(wait_for(lambda: grading(account)))
