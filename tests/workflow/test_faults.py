@@ -200,7 +200,8 @@ def test_a_job_over_its_time_limit(account):
     """The retry asks for more: a profile can say how much."""
     write_slow_study(account, seconds=19)
     account.snakemake(f"--until snapshot {STUDY}")
-    controller = account.start(f"--set-resources 'grade:runtime=1 if attempt == 1 else 5' {STUDY}")
+    longer = "'grade:runtime=1 if attempt == 1 else 5'"
+    controller = account.start(f"--set-resources {longer} --group-components grade=1 {STUDY}")
     job = job_of(wait_for(lambda: grading(account)))
     errors = finish(controller)
     assert controller.returncode == 0, errors

@@ -8,7 +8,6 @@ from pathlib import Path
 from assize.benchmarks import Benchmark, Plan
 from assize.benchmarks.programbench.calibration import DEFAULT_REPETITIONS, MINIMUM
 from assize.errors import UsageError
-from assize.indictment import Signature
 from assize.records import digest, sha256_file
 from assize.study import RESULTS, memory_mb, repository
 
@@ -21,13 +20,6 @@ class ProgramBench(Benchmark):
     protocol_version = "1"
     # Inference starts only when all references have passed.
     admission = "all"
-    harness_faults = (
-        Signature(
-            "test_import",
-            "the tests import what the evaluator does not have: add it to envs/evaluator-wheelhouse.in",
-            r"^(?:ModuleNotFoundError|ImportError)\b",
-        ),
-    )
 
     def plan(self, section: dict, datasets: dict) -> Plan:
         from assize.benchmarks.programbench import official

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from assize import resources
-from assize.adapter import remove_tree, utc, void
+from assize.adapter import hash_evidence, remove_tree, utc, void
 from assize.benchmarks.programbench import bench, calibration, official, workspace
 from assize.benchmarks.programbench.benchmark import ProgramBench
 from assize.benchmarks.programbench.court import SECONDS, Court, evaluate
@@ -305,10 +305,9 @@ def grade_record(court: Court, task, submission: Path, report: dict, body: dict,
     """The record of a grade made by hand: as the workflow's, with the calibration report's hash."""
     body = dict(body)
     sandbox, provenance = body.pop("sandbox"), body.pop("provenance")
-    evidence = (path for path in (output / "evidence").rglob("*") if path.is_file())
     terms = digest({"report": digest(report), "resource_mode": court.resource_mode, "cpus": court.cpus})
     return {
-        "schema": "assize.grade/1",
+        "schema": "assize.grade/2",
         "episode": {"benchmark": ProgramBench.name, "condition": BY_HAND, "instance": task.id, "repeat": 1},
         "terms_digest": terms,
         "checks": [],
@@ -331,7 +330,7 @@ def grade_record(court: Court, task, submission: Path, report: dict, body: dict,
             **provenance,
         },
         "timing": {"started": utc(started), "seconds": round(time.time() - started, 3)},
-        "evidence": sorted(str(path.relative_to(output)) for path in evidence),
+        "evidence": hash_evidence(output),
     }
 
 

@@ -10,7 +10,7 @@ from assize.adapter import failed
 from assize.archive import Rejected
 from assize.benchmarks.programbench import verdicts
 from assize.benchmarks.programbench.engine import Engine, find_images, labels, one_evaluator, scratch, sweep
-from assize.benchmarks.programbench.manifest import Task, check_blobs, open_task
+from assize.benchmarks.programbench.manifest import OFFICIAL_IMAGES, Task, check_blobs, open_task
 from assize.benchmarks.programbench.official import Official, open_official
 from assize.benchmarks.programbench.submission import check_archive
 from assize.cli import log
@@ -65,6 +65,11 @@ class Court:
             "seconds": SECONDS | self.seconds,
         }
 
+    def claims(self, task: Task) -> dict:
+        """What the census counts of how official a grade is. An image is where its digest was pinned beforehand."""
+        pinned = task.image.startswith(f"{OFFICIAL_IMAGES}/") and task.image_digest is not None
+        return {"official_image": pinned, "official_tasks": self.tasks == self.official.tasks}
+
     @property
     def fingerprint(self) -> str | None:
         return self.wheelhouse.fingerprint if self.wheelhouse else None
@@ -109,7 +114,7 @@ def evaluate(
     """
     identity = {
         "sandbox": court.sandbox(court.image(task)),
-        "provenance": {**court.identity(task), "official": court.official.as_json()},
+        "provenance": {**court.identity(task), "official": court.official.as_json(), **court.claims(task)},
     }
     names = []
     if archive:
