@@ -79,9 +79,10 @@ class Adapter:
         listing = ("ps", "--all", "--quiet") if kind == "container" else ("images", "--quiet")
         found = []
         for id in self._engine(*listing, "--filter", f"label={KIND}={EVALUATOR}").split():
+            # Empty where its owner has removed it meanwhile.
             inspected = self._engine(*(("inspect",) if kind == "container" else ("image", "inspect")), id)
-            if inspected:
-                labels = json.loads(inspected)[0]["Config"]["Labels"]
+            for facts in json.loads(inspected or "[]"):
+                labels = facts["Config"]["Labels"]
                 owner = Owner.parse(labels[NODE], labels[OWNER])
                 ours = owner.pid in [child.pid for child in psutil.Process().children(recursive=True)]
                 found += [id] if ours or owner.is_dead() else []
