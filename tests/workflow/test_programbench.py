@@ -218,10 +218,11 @@ class TestOnSlurm:
 
 
 def hanging_job(account, before) -> str | None:
-    """The id of the new job in which a grade's build hangs, or None."""
-    for process in psutil.process_iter(["cmdline"]):
+    """The id of the new job in which the grade's build hangs, or None."""
+    episode = f"compile-hang/{REPAIRED}/1"
+    for process in psutil.process_iter(["cmdline", "username"]):
         command = process.info["cmdline"] or []
-        if "scripts/programbench_adapter.py" in command and "grade" in command:
+        if process.info["username"] == account.user and episode in command and "grade" in command:
             time.sleep(4)
             jobs = account.run("squeue --noheader --states=RUNNING --format=%A").stdout.split()
             return next((job for job in jobs if job not in before), None)
