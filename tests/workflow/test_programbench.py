@@ -15,9 +15,9 @@ from test_slurm import ENVIRONMENT, Account
 from assize.benchmarks.programbench.engine import STUDY
 from assize.records import read_record
 from conftest import copy_project, wait_for
-from programbench_support import LINES, ORG, REPAIRED, SHIPPED, engine_or_skip, tasks
+from programbench_support import LINES, ORG, REPAIRED, SHIPPED, engine_or_skip, ordinary_store, tasks
 
-__all__ = ["tasks"]
+__all__ = ["ordinary_store", "tasks"]
 
 # condition: instance -> (valid, analysis score, scoring status).
 NOT_BUILT = dict.fromkeys((LINES, REPAIRED), (True, 0.0, "build_failed"))
@@ -125,7 +125,7 @@ on_slurm = [
 
 
 @pytest.fixture(scope="module")
-def ordinary():
+def ordinary(ordinary_store):
     """The user ``assize``, with the local tasks in a store of their own and a study of both."""
     root = Path("/home/assize/assize-programbench")
     shutil.rmtree(root, ignore_errors=True)
