@@ -2,8 +2,10 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,15 @@ def tasks(tmp_path_factory) -> Path:
         return shared if (shared / "built.json").exists() else build_tasks(shared)
 
 
+@pytest.fixture(scope="module")
+def ordinary_store():
+    """The image store of the cluster's ordinary user, for this module alone: others remove what they brought there."""
+    from filelock import FileLock
+
+    with FileLock(Path(tempfile.gettempdir(), f"assize-test-store-{os.getuid()}.lock")):
+        yield
+
+
 def images(tasks: Path) -> dict:
     """instance -> image reference, digest and id."""
     return json.loads((tasks / "images.json").read_text())
@@ -64,6 +75,7 @@ __all__ = [
     "build_tasks",
     "engine_or_skip",
     "images",
+    "ordinary_store",
     "submission",
     "tasks",
 ]

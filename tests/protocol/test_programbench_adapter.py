@@ -6,6 +6,7 @@ PROGRAMBENCH_TEST_ROOT names a checkout of the official package to test with; el
 import io
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -79,9 +80,10 @@ class Adapter:
         listing = ("ps", "--all", "--quiet") if kind == "container" else ("images", "--quiet")
         found = []
         for id in self._engine(*listing, "--filter", f"label={KIND}={EVALUATOR}").split():
+            # Empty where its owner has removed it meanwhile.
             inspected = self._engine(*(("inspect",) if kind == "container" else ("image", "inspect")), id)
-            if inspected:
-                labels = json.loads(inspected)[0]["Config"]["Labels"]
+            for facts in json.loads(inspected or "[]"):
+                labels = facts["Config"]["Labels"]
                 owner = Owner.parse(labels[NODE], labels[OWNER])
                 ours = owner.pid in [child.pid for child in psutil.Process().children(recursive=True)]
                 found += [id] if ours or owner.is_dead() else []
@@ -382,3 +384,34 @@ def test_a_grade_that_is_asked_to_end_cleans_up(adapter):
     assert time.time() - started < 30
     assert adapter.left() == adapter.left("image") == []
     assert adapter.run("sweep") == (0, {"ok": True, "removed": []})
+
+
+# ------------------------------------------------------------ the solver's side
+
+
+def test_a_solvers_commit_is_frozen_and_graded(adapter, tmp_path):
+    prepare = ["prepare", "--instance-id", REPAIRED, "--episode-id", "by-hand-1", "--output-dir", tmp_path / "episode"]
+    status, said = adapter.run(*prepare, "--lifetime", 600)
+    assert status == 0
+    prepared = read_record(tmp_path / "episode" / "prepared.json", "prepared")
+    assert prepared["task"]["container"] == said["container"]
+    assert "/reference/executable" in prepared["task"]["prompt"]
+    checkout = prepared["task"]["layout"]["agents"]["solver"]
+    files = submission(adapter.tasks, "correct", REPAIRED)
+    script = "".join(f"printf %s {shlex.quote(content)} >{name}\n" for name, content in files.items())
+    hand_in = f"{script}git add . && git commit -qm x && git push -q origin HEAD:main"
+    inside = ["exec", "--user", "agent", "--workdir", checkout, said["container"], "bash", "-c", hand_in]
+    subprocess.run([adapter.engine, *inside], check=True)
+
+    freeze = ["snapshot", "--instance-id", REPAIRED, "--container", said["container"], "--output-dir"]
+    status, between = adapter.run(*freeze, tmp_path / "0001")
+    assert (status, between["submission"]) == (0, str(tmp_path / "0001" / REPAIRED / "submission.tar.gz"))
+    # The solver is still at work; one commit gives the same bytes at the end.
+    status, last = adapter.run(*freeze, tmp_path / "0002", "--end")
+    assert last["record"]["sha256"] == between["record"]["sha256"] == sha256_file(between["submission"])
+    assert len(last["record"]["detail"]["commit"]) == 40
+    status, said = adapter.run(*freeze, tmp_path / "0003")
+    assert (status, said["error"]["code"]) == (3, "container_gone")
+
+    status, said = adapter.run(*adapter.grading(REPAIRED, Path(between["submission"]), "solved"))
+    assert (status, summary(said["record"])) == (0, ("pass", True, 1.0, "resolved"))

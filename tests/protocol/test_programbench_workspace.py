@@ -21,9 +21,9 @@ from assize.benchmarks.programbench import workspace
 from assize.benchmarks.programbench.engine import KIND, Engine
 from assize.errors import InfrastructureError
 from conftest import ROOT, copy_project, wait_for
-from programbench_support import LINES, engine_or_skip, images, submission, tasks
+from programbench_support import LINES, engine_or_skip, images, ordinary_store, submission, tasks
 
-__all__ = ["tasks"]
+__all__ = ["ordinary_store", "tasks"]
 
 
 @pytest.fixture
@@ -474,7 +474,7 @@ def test_a_job_has_ended_only_where_slurm_says_so(tmp_path, monkeypatch, squeue,
 
 
 @pytest.fixture
-def ordinary(engine, tasks, tmp_path_factory):
+def ordinary(engine, tasks, tmp_path_factory, ordinary_store):
     """What the cluster's ordinary user gets from a Python program, with the image in that user's own store."""
     user, home, settings = "assize", Path("/home/assize"), Path("/var/tmp/assize-cluster/env")
     if os.geteuid() != 0 or not settings.exists():

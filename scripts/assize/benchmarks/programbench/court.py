@@ -46,13 +46,17 @@ class Court:
     memory_mb: int
     wheelhouse: object | None = None
     seconds: dict[str, int] = field(default_factory=dict)
+    # Instance -> its local image, looked up once: what runs is its id.
+    images: dict[str, dict] = field(default_factory=dict, repr=False)
 
     def task(self, instance: str) -> Task:
         return open_task(self.manifest, self.tasks, instance)
 
     def image(self, task: Task) -> dict:
         """The task's local image; InfrastructureError if it is missing or another one than the manifest pins."""
-        return find_images(self.engine, [task])[task.id]
+        if task.id not in self.images:
+            self.images.update(find_images(self.engine, [task]))
+        return self.images[task.id]
 
     def identity(self, task: Task) -> dict:
         """What a calibration and the grades behind it must have in common."""

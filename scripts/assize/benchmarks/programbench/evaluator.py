@@ -33,6 +33,11 @@ ABSENT = re.compile(r"could not be found|no such file|Could not find the file", 
 # The build ran as root: no settings of pip's that it may have left.
 OWN_PIP = "PIP_CONFIG_FILE=/dev/null PIP_BREAK_SYSTEM_PACKAGES=1 PIP_ROOT_USER_ACTION=ignore"
 PLUGINS = "pytest, pytest_rerunfailures, pytest_timeout, xdist"
+# What was installed by hash need not be imported, only be where this Python looks.
+FIND_PLUGINS = (
+    "python3 -I -c 'import sys, importlib.util as u;"
+    f' sys.exit([n for n in "{PLUGINS}".split(", ") if not u.find_spec(n)] or None)\''
+)
 
 
 class ContainerGone(InfrastructureError):
@@ -285,10 +290,12 @@ class CourtEvaluator(upstream.Evaluator):
         inside = [path.removeprefix(workspace) for path in changed if path.startswith(workspace)]
         self.observed.root_files = sorted({*self.observed.root_files, *root_files(inside)})
         if self.settings.wheelhouse:
-            env.copy_in(self.settings.wheelhouse, self.wheelhouse)
+            engine = self.settings.engine
+            engine.call("cp", str(self.settings.wheelhouse), f"{env.container_id}:{self.wheelhouse}")
+            pip = "pip3 install --quiet --no-index --disable-pip-version-check --no-cache-dir"
             self._step(
-                f"cd / && {OWN_PIP} pip3 install --quiet --no-index --disable-pip-version-check --no-cache-dir"
-                f" --find-links {self.wheelhouse} --require-hashes --requirement {self.wheelhouse}/requirements.txt",
+                f"cd / && {OWN_PIP} {pip} --find-links {self.wheelhouse}"
+                f" --require-hashes --requirement {self.wheelhouse}/requirements.txt && {FIND_PLUGINS}",
                 env,
                 log_buf,
                 "install_wheelhouse",
@@ -304,7 +311,8 @@ class CourtEvaluator(upstream.Evaluator):
                 f"pytest-rerunfailures cannot be installed in the evaluator: {output}",
                 "build the evaluator's wheelhouse (scripts/evaluator_wheelhouse.py) and name it",
             )
-        self._step(f"cd / && python3 -I -c 'import {PLUGINS}'", env, log_buf, "check_plugins")
+        if not self.settings.wheelhouse:
+            self._step(f"cd / && python3 -I -c 'import {PLUGINS}'", env, log_buf, "check_plugins")
 
     def _run_test_branch(self, branch: str, image: str, log_buf: list, *, serial_pytest: bool = False) -> str:
         read = False
