@@ -17,7 +17,9 @@ rule prepare:
         "../envs/assize.yaml"
     threads: lambda wildcards: STUDY.episode_cpus(wildcards.benchmark)
     resources:
-        mem_mb=lambda wildcards: STUDY.episode_memory_mb(wildcards.benchmark),
+        mem_mb=lambda wildcards, attempt: STUDY.episode_memory_mb(
+            wildcards.benchmark, attempt
+        ),
         attempt=lambda wildcards, attempt: STUDY.attempt(attempt),
     params:
         terms=lambda wildcards: STUDY.terms_digest(wildcards.benchmark),
@@ -45,7 +47,9 @@ rule solve:
         "../envs/assize.yaml"
     threads: lambda wildcards: STUDY.episode_cpus(wildcards.benchmark)
     resources:
-        mem_mb=lambda wildcards: STUDY.episode_memory_mb(wildcards.benchmark),
+        mem_mb=lambda wildcards, attempt: STUDY.episode_memory_mb(
+            wildcards.benchmark, attempt
+        ),
         runtime=lambda wildcards: STUDY.solve_minutes(wildcards.condition),
         attempt=lambda wildcards, attempt: STUDY.attempt(attempt),
     shell:
@@ -70,7 +74,9 @@ rule snapshot:
         "../envs/assize.yaml"
     threads: lambda wildcards: STUDY.episode_cpus(wildcards.benchmark)
     resources:
-        mem_mb=lambda wildcards: STUDY.episode_memory_mb(wildcards.benchmark),
+        mem_mb=lambda wildcards, attempt: STUDY.episode_memory_mb(
+            wildcards.benchmark, attempt
+        ),
         attempt=lambda wildcards, attempt: STUDY.attempt(attempt),
     shell:
         "python scripts/{wildcards.benchmark}_adapter.py snapshot --study results/{wildcards.study}/study.json"

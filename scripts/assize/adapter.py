@@ -9,7 +9,7 @@ import re
 import shutil
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -334,7 +334,8 @@ def check_allocation(context: Context) -> None:
 
 
 def _evaluators_turn(context: Context):
-    return resources.evaluators_turn(context.terms["resource_mode"], resources.slurm_allocation())
+    """In an allocation one evaluator is active at a time; elsewhere nothing was allocated that they would share."""
+    return resources.one_evaluator() if context.terms["resource_mode"] == "slurm" else nullcontext()
 
 
 def remove_tree(root: Path) -> None:

@@ -6,13 +6,15 @@ import platform
 import re
 import subprocess
 import sys
-import tempfile
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
 from assize.cli import log
 from assize.errors import InfrastructureError, UsageError
 
+# Longer than any Slurm job may take.
+LOCK_KEPT_S = 30 * 86400
 # What the disk says when it is full, over its quota, or going.
 DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE)
 
@@ -88,22 +90,20 @@ def check_allocation(mode: str, cpus: int, memory_mb: int, allocation: dict | No
 
 
 @contextmanager
-def evaluators_turn(mode: str, allocation: dict | None):
-    """Hold the allocation's one evaluator: a second one in the same Slurm job waits until the first is done.
+def one_evaluator():
+    """Hold the one evaluator of this Slurm job, or, outside one, of this user on this node: a second one waits.
 
-    The lock is a file of the node, ``<temporary directory>/assize-<user id>/evaluator-<job id>.lock``. Where nothing
-    was allocated (modes ``container`` and ``none``) there is nothing to share, and nothing waits.
+    The lock is a file of the node, ``<own folder>/evaluator-<job id>.lock``. A process that holds it may take it again.
     """
-    if mode != "slurm" or allocation is None:
-        yield
-        return
     from filelock import FileLock, Timeout
 
-    lock = FileLock(_own_folder() / f"evaluator-{allocation['job_id']}.lock")
+    path = own_folder() / f"evaluator-{os.environ.get('SLURM_JOB_ID', 'node')}.lock"
+    _remove_old_locks(path.parent)
+    lock = FileLock(path, is_singleton=True)
     try:
-        lock.acquire(timeout=5)
+        lock.acquire(timeout=0)
     except Timeout:
-        log(f"waiting: another evaluator is active in Slurm job {allocation['job_id']}")
+        log(f"another evaluator is active in this allocation: waiting for {path}")
         lock.acquire()
     try:
         yield
@@ -111,12 +111,30 @@ def evaluators_turn(mode: str, allocation: dict | None):
         lock.release()
 
 
-def _own_folder() -> Path:
-    """A folder of this user below the node's temporary directory. That is everyone's: what another made is refused."""
-    folder = Path(tempfile.gettempdir(), f"assize-{os.getuid()}")
+def _remove_old_locks(folder: Path) -> None:
+    """Remove the locks of Slurm jobs that are long over."""
+    from filelock import FileLock, Timeout
+
+    for path in folder.glob("evaluator-*.lock"):
+        try:
+            if time.time() - path.stat().st_mtime > LOCK_KEPT_S:
+                with FileLock(path, timeout=0):
+                    path.unlink()
+        except (FileNotFoundError, Timeout):
+            continue
+
+
+def own_folder() -> Path:
+    """The folder of this user below the node's temporary directory, ``assize-<user id>``.
+
+    Raises
+    ------
+    InfrastructureError : it is another user's: the temporary directory is everyone's.
+    """
+    folder = Path(os.environ.get("TMPDIR") or "/tmp", f"assize-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise InfrastructureError("not_own", f"{folder} is another user's", "set TMPDIR to a directory of your own")
+        raise InfrastructureError("not_own", f"{folder}: not this user's own", "set TMPDIR to a directory of yours")
     return folder
 
 

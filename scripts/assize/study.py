@@ -290,9 +290,11 @@ class Study:
         """CPUs of an episode's own job, in which its solver works."""
         return self.cpus(benchmark) if self.benchmarks[benchmark]["alone"] else 1
 
-    def episode_memory_mb(self, benchmark: str) -> int:
-        """MiB of an episode's own job."""
-        return self.memory_mb(benchmark) if self.benchmarks[benchmark]["alone"] else 1024
+    def episode_memory_mb(self, benchmark: str, attempt: int = 1) -> int:
+        """MiB of an episode's own job. A further attempt asks for twice as much, up to the evaluators' allocation, whose
+        own memory stays as it is: all grades of a study have the same."""
+        most = self.memory_mb(benchmark)
+        return most if self.benchmarks[benchmark]["alone"] else min(most, 1024 << (attempt - 1))
 
     def solve_minutes(self, condition: str) -> int:
         """Minutes that a condition's solver may take, with what its command is given."""

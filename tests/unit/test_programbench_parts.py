@@ -389,38 +389,6 @@ def test_temporary_files_of_the_dead_are_swept_and_those_of_the_living_are_not(t
         assert folder.is_dir()
     root = folder.parent
     assert sorted(path.name for path in root.iterdir()) == ["something-else"]
-    # Locks of allocations that were over long ago.
-    for name, age in (("evaluator-1.lock", 8 * 86400), ("evaluator-2.lock", 86400)):
-        (root / name).touch()
-        os.utime(root / name, (time.time() - age,) * 2)
-    engine.sweep(Nothing("podman"))
-    assert sorted(path.name for path in root.iterdir()) == ["evaluator-2.lock", "something-else"]
-
-
-def test_one_evaluator_at_a_time_in_an_allocation(tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    script = """
-import sys
-sys.path.insert(0, "scripts")
-from assize.benchmarks.programbench.engine import one_evaluator
-with one_evaluator():
-    print("active", flush=True)
-    sys.stdin.readline()
-"""
-    command = [sys.executable, "-c", script]
-    pipes = {"cwd": ROOT, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    first = subprocess.Popen(command, **pipes)
-    assert first.stdout.readline() == "active\n"
-    second = subprocess.Popen(command, **pipes)
-    assert "another evaluator is active" in second.stderr.readline()
-    # Killed, it holds nothing.
-    first.kill()
-    assert second.stdout.readline() == "active\n"
-    third = subprocess.Popen(command, env=os.environ | {"SLURM_JOB_ID": "17"}, **pipes)
-    assert third.stdout.readline() == "active\n"
-    for process in (first, second, third):
-        process.kill()
-        process.communicate()
 
 
 # ------------------------------------------------------------ the evaluator's own parts

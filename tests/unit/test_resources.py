@@ -2,14 +2,15 @@
 
 import errno
 import os
-import tempfile
-import threading
+import subprocess
+import sys
 import time
 
 import pytest
 
 from assize.errors import InfrastructureError, UsageError
-from assize.resources import check_allocation, evaluators_turn, is_disk_fault, parse_allocation, parse_memory
+from assize.resources import check_allocation, is_disk_fault, one_evaluator, own_folder, parse_allocation, parse_memory
+from conftest import ROOT
 
 JOB = {
     "SLURM_JOB_ID": "17",
@@ -80,37 +81,52 @@ def test_memory_is_read_from_what_scontrol_says(text, memory):
     assert parse_memory(text) == memory
 
 
-def test_one_evaluator_is_active_in_an_allocation(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    inside, most = [], []
+def test_one_evaluator_at_a_time_in_an_allocation(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    script = """
+import sys
+sys.path.insert(0, "scripts")
+from assize.resources import one_evaluator
+with one_evaluator():
+    print("active", flush=True)
+    sys.stdin.readline()
+"""
+    command = [sys.executable, "-c", script]
+    pipes = {"cwd": ROOT, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    first = subprocess.Popen(command, **pipes)
+    assert first.stdout.readline() == "active\n"
+    second = subprocess.Popen(command, **pipes)
+    assert "another evaluator is active" in second.stderr.readline()
+    # Killed, it holds nothing.
+    first.kill()
+    assert second.stdout.readline() == "active\n"
+    third = subprocess.Popen(command, env=os.environ | {"SLURM_JOB_ID": "17"}, **pipes)
+    assert third.stdout.readline() == "active\n"
+    for process in (first, second, third):
+        process.kill()
+        process.communicate()
 
-    def evaluate(job):
-        with evaluators_turn("slurm", parse_allocation(JOB | {"SLURM_JOB_ID": job})):
-            inside.append(job)
-            most.append(inside.count(job))
-            time.sleep(0.05)
-            inside.remove(job)
 
-    threads = [threading.Thread(target=evaluate, args=(job,)) for job in "1212"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert most == [1, 1, 1, 1]
+def test_who_holds_the_evaluator_may_take_it_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with one_evaluator(), one_evaluator():
+        assert [path.name for path in own_folder().iterdir()] == ["evaluator-node.lock"]
 
 
-@pytest.mark.parametrize(("mode", "allocation"), [("none", None), ("container", parse_allocation(JOB))])
-def test_without_an_allocation_to_share_nothing_waits(tmp_path, monkeypatch, mode, allocation):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with evaluators_turn(mode, allocation), evaluators_turn(mode, allocation):
-        assert not list(tmp_path.iterdir())
+def test_locks_of_jobs_that_are_long_over_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    for name, days in (("evaluator-1.lock", 31), ("evaluator-2.lock", 1)):
+        (own_folder() / name).touch()
+        os.utime(own_folder() / name, (time.time() - days * 86400,) * 2)
+    with one_evaluator():
+        assert sorted(path.name for path in own_folder().iterdir()) == ["evaluator-2.lock", "evaluator-node.lock"]
 
 
-def test_a_lock_folder_that_another_prepared_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+def test_a_folder_that_another_prepared_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     (tmp_path / f"assize-{os.getuid()}").symlink_to("/var")
-    with pytest.raises(InfrastructureError, match="another user's"), evaluators_turn("slurm", parse_allocation(JOB)):
-        pass
+    with pytest.raises(InfrastructureError, match="not this user's own"):
+        own_folder()
 
 
 def test_a_full_disk_is_known_at_whatever_remove():

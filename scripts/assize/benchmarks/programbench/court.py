@@ -9,13 +9,14 @@ from pathlib import Path
 from assize.adapter import failed
 from assize.archive import Rejected
 from assize.benchmarks.programbench import verdicts
-from assize.benchmarks.programbench.engine import Engine, find_images, labels, one_evaluator, scratch, sweep
+from assize.benchmarks.programbench.engine import Engine, find_images, labels, scratch, sweep
 from assize.benchmarks.programbench.manifest import OFFICIAL_IMAGES, Task, check_blobs, open_task
 from assize.benchmarks.programbench.official import Official, open_official
 from assize.benchmarks.programbench.submission import check_archive
 from assize.cli import log
 from assize.errors import AssizeError, InfrastructureError
 from assize.records import digest, sha256_file, write_atomic
+from assize.resources import one_evaluator
 
 # Steps of upstream whose time limit a study may set, and upstream's own, in seconds.
 SECONDS = {"compile": 900, "run_tests": 3600}

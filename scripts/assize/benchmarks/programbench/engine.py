@@ -1,4 +1,4 @@
-"""The container engine on this node: images by digest, one evaluator at a time, and no leftovers.
+"""The container engine on this node: images by digest, and no leftovers.
 
 Everything that an evaluator makes carries labels: its study, the node, and the process that owns it. A process that was
 killed cannot clean up, so each run first removes what dead owners left, found by label alone and never by name.
@@ -10,7 +10,6 @@ import platform
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,12 +17,12 @@ from pathlib import Path
 
 from assize.cli import log
 from assize.errors import InfrastructureError
+from assize.resources import own_folder
 
 ENGINES = ("podman", "docker")
 STUDY, NODE, OWNER, KIND = "assize.study", "assize.node", "assize.owner", "assize.kind"
 EVALUATOR = "programbench-evaluator"
 PATIENCE_S = 120
-LOCK_KEPT_S = 7 * 86400
 
 
 @dataclass(frozen=True)
@@ -180,47 +179,20 @@ def sweep(engine: Engine) -> list[str]:
             if owner and owner.is_dead():
                 engine.call(*remove, id, check=False)
                 removed.append(f"{kind} {id[:19]} of study {found.get(STUDY)}")
-    if _scratch_root().is_dir():
-        for folder in _scratch_root().iterdir():
-            owner = Owner.parse(platform.node(), folder.name)
-            if owner and owner.is_dead():
-                shutil.rmtree(folder, ignore_errors=True)
-                removed.append(f"folder {folder}")
-        _remove_old_locks(_scratch_root())
+    for folder in own_folder().iterdir():
+        owner = Owner.parse(platform.node(), folder.name)
+        if owner and owner.is_dead():
+            shutil.rmtree(folder, ignore_errors=True)
+            removed.append(f"folder {folder}")
     for what in removed:
         log(f"swept: {what}")
     return removed
 
 
-def _remove_old_locks(root: Path) -> None:
-    """Locks of allocations that are long over."""
-    from filelock import FileLock, Timeout
-
-    for path in root.glob("evaluator-*.lock"):
-        if time.time() - path.stat().st_mtime < LOCK_KEPT_S:
-            continue
-        try:
-            with FileLock(path, timeout=0):
-                path.unlink(missing_ok=True)
-        except Timeout:
-            continue
-
-
-def _scratch_root() -> Path:
-    """Of this user on this node. The temporary folder may be shared by nodes only where it is set so."""
-    return Path(os.environ.get("TMPDIR") or "/tmp", f"assize-evaluator-{os.getuid()}")
-
-
 @contextmanager
 def scratch() -> Iterator[Path]:
     """A temporary folder of this process, where upstream's own temporary files go too."""
-    root = _scratch_root()
-    root.mkdir(mode=0o700, exist_ok=True)
-    if root.is_symlink() or root.stat().st_uid != os.getuid():
-        raise InfrastructureError(
-            "bad_scratch", f"{root}: not this user's own folder", "set TMPDIR to a folder of yours"
-        )
-    folder = root / str(Owner.this())
+    folder = own_folder() / str(Owner.this())
     folder.mkdir(mode=0o700, exist_ok=True)
     before, tempfile.tempdir = tempfile.tempdir, str(folder)
     try:
@@ -228,24 +200,3 @@ def scratch() -> Iterator[Path]:
     finally:
         tempfile.tempdir = before
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def one_evaluator() -> Iterator[None]:
-    """Hold the lock of this allocation's one evaluator: of the Slurm job, or of this user on this node."""
-    from filelock import FileLock, Timeout
-
-    job = os.environ.get("SLURM_JOB_ID", "node")
-    root = _scratch_root()
-    root.mkdir(mode=0o700, exist_ok=True)
-    path = root / f"evaluator-{job}.lock"
-    lock = FileLock(path)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        log(f"another evaluator is active in this allocation: waiting for {path}")
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
