@@ -291,8 +291,10 @@ class Study:
         return self.cpus(benchmark) if self.benchmarks[benchmark]["alone"] else 1
 
     def episode_memory_mb(self, benchmark: str, attempt: int = 1) -> int:
-        """MiB of an episode's own job. A further attempt asks for twice as much, up to the evaluators' allocation, whose
-        own memory stays as it is: all grades of a study have the same."""
+        """MiB of an episode's own job. A further attempt asks for twice as much, up to the evaluators' allocation.
+
+        That allocation's own memory stays as it is: all grades of a study have the same.
+        """
         most = self.memory_mb(benchmark)
         return most if self.benchmarks[benchmark]["alone"] else min(most, 1024 << (attempt - 1))
 
