@@ -82,7 +82,8 @@ def write_slow_study(account: Account, seconds=1.0, **sections) -> None:
     """``study.yaml``, ``slow``: one task, and a candidate of which each of the grader's five runs takes ``seconds``."""
     suite = json.loads((account.root / "config/suites/starter.json").read_text())
     (task,) = suite["tasks"] = [task for task in suite["tasks"] if task["id"] == "longest-line-bash"]
-    # The starter suite's grader gives a run two seconds.
+    # The starter suite gives a run two seconds, and a grader thirty.
+    task["timeout_s"] = 600
     task["grader_files"]["grade.py"] = task["grader_files"]["grade.py"].replace("timeout=2", "timeout=600")
     (account.root / "suite.json").write_text(json.dumps(suite))
     answer = {"longest-line-bash": {"longest.sh": f"sleep {seconds}; echo no\n"}}
