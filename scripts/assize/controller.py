@@ -260,18 +260,23 @@ def job_state(job: str) -> JobState | None:
 
 
 def study_tasks(root: Path) -> list:
-    """The Slurm jobs of a study's own jobs that are not known to be over, as the executor's journal has them."""
+    """The Slurm jobs of a study's own jobs that live: of those in the executor's journal, where one that ended while no
+    controller lived stays until the next that submits."""
     from snakemake_executor_plugin_submitit import journal, slurm
+    from snakemake_executor_plugin_submitit.queues import SlurmQueue
+    from snakemake_executor_plugin_submitit.slurm import Outcome
 
     named = {}
     for id, _, name in slurm.parse_queue(slurm.run(slurm.queue_command()) or ""):
         named.setdefault(name, []).append(id)
     below = f"{root}/"
-    return [
+    tasks = [
         task
         for task in journal.read_batches(journal.ROOT, "slurm", named)
         if any(output.startswith(below) for output in task.outputs)
     ]
+    answer = SlurmQueue().outcomes(tasks) if tasks else None
+    return [task for task in tasks if answer is None or answer[0][task.id] is Outcome.ACTIVE]
 
 
 def cancel(root: Path) -> dict:
