@@ -224,6 +224,25 @@ class Images(Engine):
         return self.known.get(reference)
 
 
+@pytest.mark.parametrize(
+    ("said", "missing"),
+    [
+        ("Error: inspecting object: localhost/x: image not known", True),
+        ("Error response from daemon: No such image: x", True),
+        ("Error: creating tmpdir: permission denied", False),
+    ],
+)
+def test_an_engine_that_fails_is_not_an_image_that_is_missing(monkeypatch, said, missing):
+    monkeypatch.setattr(
+        Engine, "call", lambda self, *a, **o: subprocess.CompletedProcess(a, 125, stdout="", stderr=said)
+    )
+    if missing:
+        assert Engine("podman").image("x") is None
+    else:
+        with pytest.raises(InfrastructureError, match="permission denied"):
+            Engine("podman").image("x")
+
+
 def test_one_error_names_every_image_that_is_missing_or_another_one(tmp_path):
     for name in ("a__a.1", "b__b.2", "c__c.3"):
         make_task(tmp_path, name)
