@@ -316,6 +316,14 @@ def test_a_corrupt_or_endless_archive_is_rejected(tmp_path):
         path.write_bytes(bytes_)
         with pytest.raises(Rejected, match="corrupt"):
             check_archive(path)
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 0xFF
+    path.write_bytes(flipped)
+    with pytest.raises(Rejected, match="corrupt"):
+        check_archive(path)
+    # What the host cannot read is not the candidate's failure.
+    with pytest.raises(OSError, match="directory"):
+        check_archive(tmp_path)
     huge = tarfile.TarInfo("huge")
     huge.size = 1 << 40
     path.write_bytes(gzip.compress(huge.tobuf()))
