@@ -224,6 +224,25 @@ class Images(Engine):
         return self.known.get(reference)
 
 
+@pytest.mark.parametrize(
+    ("said", "missing"),
+    [
+        ("Error: inspecting object: localhost/x: image not known", True),
+        ("Error response from daemon: No such image: x", True),
+        ("Error: creating tmpdir: permission denied", False),
+    ],
+)
+def test_an_engine_that_fails_is_not_an_image_that_is_missing(monkeypatch, said, missing):
+    monkeypatch.setattr(
+        Engine, "call", lambda self, *a, **o: subprocess.CompletedProcess(a, 125, stdout="", stderr=said)
+    )
+    if missing:
+        assert Engine("podman").image("x") is None
+    else:
+        with pytest.raises(InfrastructureError, match="permission denied"):
+            Engine("podman").image("x")
+
+
 def test_one_error_names_every_image_that_is_missing_or_another_one(tmp_path):
     for name in ("a__a.1", "b__b.2", "c__c.3"):
         make_task(tmp_path, name)
@@ -297,6 +316,14 @@ def test_a_corrupt_or_endless_archive_is_rejected(tmp_path):
         path.write_bytes(bytes_)
         with pytest.raises(Rejected, match="corrupt"):
             check_archive(path)
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 0xFF
+    path.write_bytes(flipped)
+    with pytest.raises(Rejected, match="corrupt"):
+        check_archive(path)
+    # What the host cannot read is not the candidate's failure.
+    with pytest.raises(OSError, match="directory"):
+        check_archive(tmp_path)
     huge = tarfile.TarInfo("huge")
     huge.size = 1 << 40
     path.write_bytes(gzip.compress(huge.tobuf()))

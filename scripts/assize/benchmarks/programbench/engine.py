@@ -7,6 +7,7 @@ killed cannot clean up, so each run first removes what dead owners left, found b
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -23,6 +24,7 @@ ENGINES = ("podman", "docker")
 STUDY, NODE, OWNER, KIND = "assize.study", "assize.node", "assize.owner", "assize.kind"
 EVALUATOR = "programbench-evaluator"
 PATIENCE_S = 120
+NO_IMAGE = re.compile(r"no such (?:image|object)|image not known", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -95,10 +97,15 @@ class Engine:
         return done
 
     def image(self, reference: str) -> dict | None:
-        """``id`` and ``digest`` of a local image (its id where it never had a digest); None where there is none."""
+        """``id`` and ``digest`` of a local image (its id where it never had a digest); None where there is none.
+
+        InfrastructureError where the engine does not say so, but fails.
+        """
         done = self.call("image", "inspect", reference, check=False)
         if done.returncode:
-            return None
+            if NO_IMAGE.search(done.stderr):
+                return None
+            raise InfrastructureError("engine_failed", f"{self.name} image inspect: {done.stderr.strip()[-500:]}")
         facts = json.loads(done.stdout)[0]
         identity = f"sha256:{facts['Id'].removeprefix('sha256:')}"
         repository = reference.rsplit("@")[0].rsplit(":", 1)[0]

@@ -1,6 +1,8 @@
 """A submission's archive, looked at on the host before any container sees it."""
 
+import gzip
 import tarfile
+import zlib
 from pathlib import Path
 
 from assize.archive import Rejected, safe_relative
@@ -17,19 +19,26 @@ def check_archive(path: Path) -> list[str]:
     ------
     Rejected : it is no gzip-compressed tar that can be read to its end, climbs out of its folder, holds a device, a
         FIFO or a hard link that leads out, or crosses a bound. That is the candidate's failure.
+    OSError : this host cannot read it. That is not.
     """
     names, size = [], 0
     try:
-        with tarfile.open(path, "r|gz") as tar:
-            for member in tar:
-                _check_member(member)
-                names.append(member.name)
-                size += member.size
-                if len(names) > MAX_MEMBERS:
-                    raise Rejected(f"more than {MAX_MEMBERS} members")
+        with gzip.open(path) as packed:
+            with tarfile.open(fileobj=packed, mode="r|") as tar:
+                for member in tar:
+                    _check_member(member)
+                    names.append(member.name)
+                    size += member.size
+                    if len(names) > MAX_MEMBERS:
+                        raise Rejected(f"more than {MAX_MEMBERS} members")
+                    if size > MAX_BYTES:
+                        raise Rejected(f"more than {MAX_BYTES} bytes")
+            # To its end, where the checksum is: the container's tar fails over it, and that would be taken for ours.
+            while more := packed.read(1 << 20):
+                size += len(more)
                 if size > MAX_BYTES:
                     raise Rejected(f"more than {MAX_BYTES} bytes")
-    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError) as error:
         raise Rejected(f"the archive is corrupt: {error}") from None
     return names
 
