@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -13,6 +12,7 @@ from assize.controller import Wishes, shape_of
 from assize.errors import UsageError
 from assize.profile import read_profile
 from assize.study import Episode
+from conftest import wait_for
 
 ALLOCATION = {"cpus": 16, "memory": "30g"}
 WISHES = Wishes(Path("profiles/slurm"), Path("config/study.yaml"))
@@ -58,12 +58,11 @@ def test_snakemake_and_its_jobs_are_ended(tmp_path, obeys):
     """One that waits for its job is killed after the grace, and the job gets its own SIGTERM."""
     mark = tmp_path / "job-was-asked-to-end"
     job = f"trap 'touch {mark}; exit' TERM; while :; do sleep 0.1; done"
-    ignore = "" if obeys else "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
-    script = f"{ignore} import subprocess, sys; subprocess.run(['bash', '-c', sys.argv[1]])"
+    ignore = "pass" if obeys else "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    script = f"{ignore}; import subprocess, sys; subprocess.run(['bash', '-c', sys.argv[1]])"
     process = subprocess.Popen([sys.executable, "-c", script, job])
-    while not psutil.Process(process.pid).children(recursive=True):
-        time.sleep(0.05)
-    time.sleep(0.3)
+    # The shell, once it loops: before that its trap may not be set.
+    wait_for(lambda: len(psutil.Process(process.pid).children(recursive=True)) == 2)
     family = psutil.Process(process.pid).children(recursive=True)
     controller.end(process.pid, 1)
     if obeys:
