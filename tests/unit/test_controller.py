@@ -58,7 +58,7 @@ def test_snakemake_and_its_jobs_are_ended(tmp_path, obeys):
     """One that waits for its job is killed after the grace, and the job gets its own SIGTERM."""
     mark = tmp_path / "job-was-asked-to-end"
     job = f"trap 'touch {mark}; exit' TERM; while :; do sleep 0.1; done"
-    ignore = "pass" if obeys else "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    ignore = "pass" if obeys else "import signal; signal.signal(signal.SIGTERM, lambda *_: None)"
     script = f"{ignore}; import subprocess, sys; subprocess.run(['bash', '-c', sys.argv[1]])"
     process = subprocess.Popen([sys.executable, "-c", script, job])
     # The shell, once it loops: before that its trap may not be set.
