@@ -2,12 +2,12 @@
 
 import pytest
 
-from assize.benchmarks import load_benchmark
 from assize.benchmarks.programbench import calibration
 from assize.benchmarks.programbench.scores import summary
 from assize.benchmarks.programbench.verdicts import Observed, Run, judge, root_files, signature, survey, tamper_flags
 from assize.errors import GateClosed
-from assize.indictment import indict
+from assize.indictment import indict, read_rules
+from assize.signatures import failures
 
 MASK = {"a": ["t.one", "t.two"], "b": ["t.three"]}
 # One listed test of branch a is ignored.
@@ -188,12 +188,11 @@ def test_a_signature_is_one_line(test, said):
 
 
 def test_a_module_that_the_tests_miss_indicts_the_harness():
-    body = judged(result([case_of("t.one", "error", message="ModuleNotFoundError: No module named 'x'"), *PASSED[1:]]))
-    grade = body | {"episode": {"instance": "i"}}
-    assert [fault["name"] for fault in indict([grade], load_benchmark("programbench").harness_faults)] == [
-        "test_import"
-    ]
-    assert indict([judged() | {"episode": {"instance": "i"}}], load_benchmark("programbench").harness_faults) == []
+    episode = {"benchmark": "programbench", "condition": "c", "instance": "i", "repeat": 1}
+    missing = case_of("t.one", "error", message="ModuleNotFoundError: No module named 'x'")
+    found, _ = indict(failures([judged(result([missing, *PASSED[1:]])) | {"episode": episode}]), read_rules())
+    assert [(fault["rule"], fault["indicts"]) for fault in found] == [("test_import_error", True)]
+    assert indict(failures([judged() | {"episode": episode}]), read_rules()) == ([], {})
 
 
 def test_ignored_branches_are_not_surveyed():
