@@ -318,3 +318,11 @@ def test_limits_of_an_engine_are_in_force_or_the_grade_is_void(limits):
     else:
         with pytest.raises(InfrastructureError, match="unlimited"):
             judge(lane, make_task(HONEST), SOLUTION, limits)
+
+
+def test_the_engine_leaves_no_copy_of_the_oracle_behind(limits, tmp_path, monkeypatch):
+    """Podman keeps what it is given on stdin in a file below TMPDIR, else /var/tmp."""
+    lane = lane_or_skip("container")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert judge(lane, make_task(HONEST), SOLUTION, limits)["verdict"] == "pass"
+    assert list(tmp_path.iterdir()) == []

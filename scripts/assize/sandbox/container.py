@@ -103,7 +103,9 @@ class ContainerLane:
         name = f"assize-{uuid.uuid4().hex}"
         try:
             self._call(*self._create(name, phase, role))
-            self._call("cp", "-", f"{name}:/", input=pack_case(phase))
+            # Podman 4 keeps what it reads there in a temporary file, with the oracle in it, and leaves that behind.
+            with tempfile.TemporaryDirectory(prefix="assize-") as folder:
+                self._call("cp", "-", f"{name}:/", input=pack_case(phase), env={**os.environ, "TMPDIR": folder})
             outcome, _ = supervise(
                 [self.engine, "start", "--attach", name],
                 phase.limits,
