@@ -129,9 +129,9 @@ class Daemon:
         os.kill(pid, signal_number)
         wait_for(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
 
-    def start(self) -> None:
+    def start(self, *arguments: str) -> None:
         environment = {**os.environ, "SLURM_CONF": str(CLUSTER / "etc/slurm.conf")}
-        command = [shutil.which(self.program), *self.arguments]
+        command = [shutil.which(self.program), *self.arguments, *arguments]
         subprocess.run(command, env=environment, check=True, close_fds=True, stdin=subprocess.DEVNULL)
 
 

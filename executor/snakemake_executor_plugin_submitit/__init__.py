@@ -372,10 +372,15 @@ class Executor(RemoteExecutor):
         for task in tasks:
             if outcomes[task.id] is not Outcome.UNKNOWN:
                 self.unknown_since.pop(task.id, None)
-            elif now - self.unknown_since.setdefault(task.id, now) < self.workflow.executor_settings.lost_after:
+                continue
+            # A slurmctld that crashed forgets its youngest jobs. They run on, and say themselves how they ended.
+            succeeded = task.succeeded()
+            unknown_s = now - self.unknown_since.setdefault(task.id, now)
+            if succeeded is None and unknown_s < self.workflow.executor_settings.lost_after:
                 outcomes[task.id] = Outcome.ACTIVE
             else:
-                outcomes[task.id] = Outcome.SUCCESS if task.succeeded() else Outcome.FAILURE
+                outcomes[task.id] = Outcome.SUCCESS if succeeded else Outcome.FAILURE
+        for task in tasks:
             if outcomes[task.id] is not Outcome.ACTIVE:
                 self.live.pop(task.id, None)
                 self.cpus.pop(task.id, None)

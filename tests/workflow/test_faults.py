@@ -70,7 +70,11 @@ def attempts(account) -> set[int]:
 
 def finish(controller: subprocess.Popen) -> str:
     """What a controller said that was left to end by itself."""
-    _, errors = controller.communicate(timeout=300)
+    try:
+        _, errors = controller.communicate(timeout=300)
+    except subprocess.TimeoutExpired:
+        os.killpg(controller.pid, signal.SIGKILL)
+        raise
     return errors
 
 
@@ -133,6 +137,9 @@ def restart_slurmctld(snapshots, signal_number) -> str:
     try:
         errors = finish(controller)
     finally:
+        # What an administrator does then: the node remembers jobs whose ids are given to others now.
+        SLURMD.end(signal.SIGTERM)
+        SLURMD.start("-c")
         return_to_service(NODE)
     assert controller.returncode == 0, errors
     return errors
@@ -145,8 +152,8 @@ def test_slurmctld_is_restarted(snapshots):
 
 
 def test_slurmctld_crashes(snapshots):
-    """It has forgotten that the job runs and starts it again, which the node refuses. It drains the node and holds the
-    job for ever; the executor goes by what the job itself said about its end."""
+    """It has forgotten the job, or that it runs. Then it starts it again, which the node refuses, drains the node and
+    holds the job for ever. The executor goes by what the job itself said about its end."""
     restart_slurmctld(snapshots, signal.SIGKILL)
     check_complete(snapshots)
     assert attempts(snapshots) == {1}
