@@ -181,7 +181,7 @@ def lost_node():
             if (process.info["environ"] or {}).get("SLURMD_NODENAME") == "spare":
                 process.kill()
         for process in psutil.process_iter(["name", "cmdline"]):
-            if process.info["name"] == "slurmstepd" and "spare" in " ".join(process.info["cmdline"]):
+            if process.info["name"] == "slurmstepd" and "spare" in " ".join(process.info["cmdline"] or []):
                 process.kill()
         slurm("scontrol", "update", "NodeName=spare", "State=DOWN", "Reason=lost")
         yield

@@ -10,12 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
-from test_slurm import ENVIRONMENT, Account
 
 from assize.benchmarks.programbench.engine import STUDY
 from assize.records import read_record
 from conftest import copy_project, wait_for
 from programbench_support import LINES, ORG, REPAIRED, SHIPPED, engine_or_skip, ordinary_store, tasks
+from slurm_support import ENVIRONMENT, Account
 
 __all__ = ["ordinary_store", "tasks"]
 
