@@ -23,6 +23,18 @@ ROOT = Path(__file__).resolve().parents[1]
 collect_ignore = ["images"]
 # Made by tests/cluster/up; an image of a site's own can be named.
 IMAGE = os.environ.get("ASSIZE_TEST_IMAGE", "localhost/assize-base:bookworm")
+# The config of a study of two instances and two conditions.
+SMALL = {
+    "name": "small",
+    "benchmarks": {
+        "command": {
+            "suite": {"path": "config/suites/starter.json"},
+            "instances": ["interval-merge-python", "longest-line-bash"],
+            "calibration": {"repetitions": 1},
+        }
+    },
+    "conditions": {"reference": {"solver": "reference"}, "noop": {"solver": "noop"}},
+}
 
 
 def lane_or_skip(name: str):

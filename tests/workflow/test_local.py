@@ -11,21 +11,10 @@ import time
 import pytest
 import yaml
 
-from conftest import lane_or_skip
+from conftest import SMALL, lane_or_skip
 
 EPISODE_JOBS = {"prepare", "solve", "snapshot", "grade"}
 AFTER_GRADES = {"census", "accounting", "report_study", "report_benchmark", "all"}
-SMALL = {
-    "name": "small",
-    "benchmarks": {
-        "command": {
-            "suite": {"path": "config/suites/starter.json"},
-            "instances": ["interval-merge-python", "longest-line-bash"],
-            "calibration": {"repetitions": 1},
-        }
-    },
-    "conditions": {"reference": {"solver": "reference"}, "noop": {"solver": "noop"}},
-}
 
 
 @pytest.fixture

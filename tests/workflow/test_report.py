@@ -9,20 +9,10 @@ import pytest
 import yaml
 
 from assize.records import read_record
-from conftest import Project, copy_project
+from conftest import SMALL, Project, copy_project
 from report_support import Opened, browser, needs_chromium
 
-STUDY = {
-    "name": "reported",
-    "benchmarks": {
-        "command": {
-            "suite": {"path": "config/suites/starter.json"},
-            "instances": ["interval-merge-python", "longest-line-bash"],
-            "calibration": {"repetitions": 1},
-        }
-    },
-    "conditions": {"reference": {"solver": "reference"}, "noop": {"solver": "noop"}},
-}
+STUDY = SMALL | {"name": "reported"}
 
 
 class Reported:

@@ -4,12 +4,12 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from assize.benchmarks.command.benchmark import read_submissions
 from assize.benchmarks.command.court import judge_files, phase_limits
 from assize.benchmarks.command.suite import Suite, Task, read_suite
 from assize.errors import InfrastructureError, UsageError
 from assize.records import write_atomic
 from assize.sandbox import LANES, open_lane
+from assize.submissions import read_submissions
 
 RESULT_KIND = "agent-learning.bench-result.v1"
 # How the work was made: handed in as files. How it ran: for real, under a lane.

@@ -5,8 +5,9 @@ from pathlib import Path
 from assize.archive import Rejected, check_file_map, write_file_map
 from assize.benchmarks import Benchmark, Plan
 from assize.errors import UsageError
-from assize.records import digest, strict_json
+from assize.records import digest
 from assize.study import repository, staged_path
+from assize.submissions import read_submissions
 
 DEFAULT_REPETITIONS = 2
 
@@ -155,21 +156,3 @@ class CommandBenchmark(Benchmark):
         from assize.benchmarks.command.court import phase_limits
 
         return phase_limits(task, context.terms["sandbox"]["limits"])
-
-
-def read_submissions(path) -> dict[str, dict]:
-    """A submission: task id -> {path: content}.
-
-    Raises
-    ------
-    UsageError : the file is missing or is no such map. A bad path inside it is the candidate's fault, not the file's.
-    """
-    try:
-        content = strict_json(repository(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UsageError("missing_submission", f"submissions: {path}: no such file") from None
-    except ValueError as error:
-        raise UsageError("bad_submission", f"submissions: {path}: {error}") from None
-    if not isinstance(content, dict) or not all(isinstance(files, dict) for files in content.values()):
-        raise UsageError("bad_submission", f"submissions: {path}: not a map of task id to {{path: content}}")
-    return content

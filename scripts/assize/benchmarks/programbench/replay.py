@@ -1,10 +1,10 @@
-"""Work that was made before: submissions of the replay solver."""
+"""Work that was made before, as ProgramBench has it: a run directory, or a map of files."""
 
 from pathlib import Path
 
-from assize.errors import UsageError
-from assize.records import sha256_file, strict_json
+from assize.records import sha256_file
 from assize.study import repository
+from assize.submissions import read_submissions
 
 ARCHIVE = "submission.tar.gz"
 
@@ -19,15 +19,7 @@ def open_submissions(path) -> Path | dict[str, dict[str, str]]:
     place = repository(path)
     if place.is_dir():
         return place
-    try:
-        content = strict_json(place.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UsageError("missing_submission", f"submissions: {path}: no such file or directory") from None
-    except ValueError as error:
-        raise UsageError("bad_submission", f"submissions: {path}: {error}") from None
-    if not isinstance(content, dict) or not all(isinstance(files, dict) for files in content.values()):
-        raise UsageError("bad_submission", f"submissions: {path}: not a map of instance to {{path: content}}")
-    return content
+    return read_submissions(path)
 
 
 def digest_of(submissions: Path | dict, instance: str):

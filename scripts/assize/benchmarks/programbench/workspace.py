@@ -276,20 +276,13 @@ def commit_files(engine: Engine, container: str, files: dict[str, str], agent: s
             member = tarfile.TarInfo(name)
             member.size, member.mode = len(encoded), 0o755 if encoded.startswith(b"#!") else 0o644
             tar.addfile(member, io.BytesIO(encoded))
-    command = [
-        "exec",
-        "--interactive",
-        "--user",
-        USER,
-        "--workdir",
-        f"{AGENTS}/{agent}",
-        container,
-        "bash",
-        "-c",
-        COMMIT,
-    ]
-    _stream(engine, command, data.getvalue())
+    _stream(engine, ["exec", "--interactive", *_in_checkout(container, agent, COMMIT)], data.getvalue())
     return {"files": sorted(files)}
+
+
+def _in_checkout(container: str, agent: str, script: str) -> list[str]:
+    """Arguments of the engine's exec: a script as the agents' user, in the checkout of one."""
+    return ["--user", USER, "--workdir", f"{AGENTS}/{agent}", container, "bash", "-c", script]
 
 
 def run_agent(engine: Engine, container: str, command: str, timeout_s: float, agent: str = "solver") -> dict:
@@ -304,18 +297,7 @@ def run_agent(engine: Engine, container: str, command: str, timeout_s: float, ag
     from assize.sandbox.supervise import BoundedOutput
 
     _require_time(engine, container, timeout_s)
-    arguments = [
-        engine.name,
-        "exec",
-        "--user",
-        USER,
-        "--workdir",
-        f"{AGENTS}/{agent}",
-        container,
-        "bash",
-        "-c",
-        command,
-    ]
+    arguments = [engine.name, "exec", *_in_checkout(container, agent, command)]
     begun, output = time.monotonic(), BoundedOutput()
     with subprocess.Popen(
         arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
