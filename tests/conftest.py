@@ -9,6 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from assize.benchmarks.command.suite import Task
@@ -106,6 +107,14 @@ def wait_for(condition, seconds=120):
             return value
         time.sleep(0.2)
     raise AssertionError(f"nothing in {seconds} s")
+
+
+def words_of(process: psutil.Process) -> list[str]:
+    """Its command line; nothing once it has ended, as a process that was listed may have by now."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
 
 
 @pytest.fixture

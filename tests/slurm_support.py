@@ -12,7 +12,7 @@ import psutil
 import pytest
 import yaml
 
-from conftest import wait_for
+from conftest import wait_for, words_of
 
 CLUSTER = Path(os.environ.get("ASSIZE_CLUSTER_DIR", "/var/tmp/assize-cluster"))
 ENVIRONMENT = CLUSTER / "env"
@@ -125,9 +125,10 @@ class Daemon:
         self.program, self.pid_file, self.arguments = program, CLUSTER / pid_file, arguments
 
     def end(self, signal_number=signal.SIGKILL) -> None:
-        pid = int(self.pid_file.read_text())
-        os.kill(pid, signal_number)
-        wait_for(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+        process = psutil.Process(int(self.pid_file.read_text()))
+        process.send_signal(signal_number)
+        # A zombie has no words either.
+        wait_for(lambda: not words_of(process))
 
     def start(self, *arguments: str) -> None:
         environment = {**os.environ, "SLURM_CONF": str(CLUSTER / "etc/slurm.conf")}

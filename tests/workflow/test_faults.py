@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -172,6 +172,11 @@ def test_slurmd_is_killed_and_started_again(snapshots):
     assert attempts(snapshots) == {1}
 
 
+def end(process: psutil.Process) -> None:
+    with suppress(psutil.NoSuchProcess):
+        process.kill()
+
+
 @contextmanager
 def lost_node():
     """The second node goes with all that runs on it; afterwards it is there again."""
@@ -179,10 +184,10 @@ def lost_node():
         SPARE.end()
         for process in psutil.process_iter(["name", "environ"]):
             if (process.info["environ"] or {}).get("SLURMD_NODENAME") == "spare":
-                process.kill()
+                end(process)
         for process in psutil.process_iter(["name", "cmdline"]):
             if process.info["name"] == "slurmstepd" and "spare" in " ".join(process.info["cmdline"] or []):
-                process.kill()
+                end(process)
         slurm("scontrol", "update", "NodeName=spare", "State=DOWN", "Reason=lost")
         yield
     finally:

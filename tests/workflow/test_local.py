@@ -6,12 +6,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
+import psutil
 import pytest
 import yaml
 
-from conftest import SMALL, lane_or_skip
+from conftest import SMALL, lane_or_skip, wait_for, words_of
 
 EPISODE_JOBS = {"prepare", "solve", "snapshot", "grade"}
 AFTER_GRADES = {"census", "accounting", "report_study", "report_benchmark", "all"}
@@ -252,16 +252,10 @@ def test_sigterm_ends_the_sandbox_and_leaves_nothing_half_written(small, tmp_pat
     small.run("--until", "prepare")
     command = [sys.executable, "scripts/command_adapter.py", "solve", "--study", str(small.results / "study.json")]
     process = subprocess.Popen([*command, "--episode", "agent/longest-line-bash/1"], cwd=small.project.root)
-    import psutil
-
-    def inside():
-        return [p for p in psutil.Process(process.pid).children(recursive=True) if "321" in p.cmdline()]
-
-    deadline = time.time() + 30
-    while not inside() and time.time() < deadline:
-        time.sleep(0.05)
-    sleepers = inside()
-    assert len(sleepers) > 0
+    sleepers = wait_for(
+        lambda: [child for child in psutil.Process(process.pid).children(recursive=True) if "321" in words_of(child)],
+        30,
+    )
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 128 + signal.SIGTERM
     assert [sleeper for sleeper in sleepers if sleeper.is_running() and sleeper.status() != "zombie"] == []
