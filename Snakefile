@@ -53,7 +53,7 @@ localrules:
 
 # Once this run holds the lock on the study, and before any job.
 onstart:
-    begin(STUDY)
+    begin(STUDY, workflow)
 
 
 onsuccess:

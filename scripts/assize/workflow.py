@@ -2,8 +2,11 @@
 
 import os
 import sys
+from collections import Counter
+from pathlib import Path
 
 from assize import holder
+from assize.differences import differences
 from assize.errors import AssizeError, UsageError
 from assize.records import read_record, write_record
 from assize.study import RESULTS, Study, load_config, resolve
@@ -42,15 +45,70 @@ def open_study(workflow, config: dict) -> Study:
         raise SystemExit(error.exit_status) from None
 
 
-def begin(study: Study) -> None:
-    """Hold the study for this run, and freeze it; a study that a live run holds stops this one."""
+def begin(study: Study, workflow) -> None:
+    """Hold the study for this run, and freeze it.
+
+    A study that a live run holds stops this run, and so does work of an agent's that it would throw away.
+    """
     from snakemake.exceptions import WorkflowError
 
     try:
+        keep_work(study, workflow)
         holder.take(study.root)
     except UsageError as error:
         raise WorkflowError(error.message, error.hint) from None
     freeze(study)
+
+
+def keep_work(study: Study, workflow) -> None:
+    """Refuse a run that would have agents solve again what they have solved.
+
+    Snakemake deletes the output of a job before it makes it again, and anything above an episode can be the reason: an
+    edited limit, one more calibration, a new release of this workflow. What an agent did may have taken a night and
+    cannot be had again. Solvers of the other kinds hand in the same each time.
+
+    Raises
+    ------
+    UsageError : with what would be lost, what has changed, and the ways out.
+    """
+    settings = workflow.dag_settings
+    if settings.forceall or settings.forcerun:
+        return
+    again = [job for job in workflow.dag.needrun_jobs() if job.rule.name == "solve" and _is_agents(Path(*job.output))]
+    # What a run was cut off at is still marked as incomplete, and is no loss.
+    again = [job for job in again if not workflow.async_run(workflow.persistence.incomplete(job))]
+    lost = Counter(study.root / "episodes" / job.wildcards.benchmark / job.wildcards.condition for job in again)
+    if lost:
+        folders = ", ".join(f"{folder} ({count})" for folder, count in lost.items())
+        raise UsageError(
+            "work_lost",
+            f"This run would have {lost.total()} episode(s) solved again and throw away what agents have handed in: "
+            f"{folders}. {_what_changed(study)}",
+            "To keep that work undo the change, or give the study another name. To have it solved again delete those "
+            "folders, or say --forcerun prepare.",
+        )
+
+
+def _is_agents(path: Path) -> bool:
+    """Whether a record of what a solver did says that an agent ended its work."""
+    try:
+        record = read_record(path, "solved")
+    except UsageError:
+        return False
+    return record["solver"] == "command" and record["status"] == "done"
+
+
+def _what_changed(study: Study) -> str:
+    """In the words of the config, where it was that; Snakemake's dry-run gives a reason for each job."""
+    try:
+        before = read_record(study.root / "study.json", "study")
+    except UsageError:
+        before = study.frozen
+    lines = [f"{place} was {one!r} and is {other!r}" for place, one, other in differences(before, study.frozen)]
+    own = [line.removeprefix("config.") for line in lines if line.startswith("config.")]
+    if not lines:
+        return "The config is as it was: for the reasons see --dry-run --quiet host."
+    return f"Since the last run: {'; '.join((own or lines)[:5])}."
 
 
 def end(study: Study) -> None:

@@ -106,6 +106,28 @@ def test_kill_9_of_the_controller_whose_job_ends_before_the_next_run(snapshots):
     assert len(set(snapshots.slurm_jobs()) - set(before)) == 1
 
 
+def test_kill_9_of_the_controller_while_agents_work(account):
+    """Of two in one Slurm job one has ended its work and one has not: neither is asked to do it again."""
+    agents = {"quick": "date +%s%N > when", "late": "date +%s%N > when; sleep 15"}
+    write_slow_study(account, conditions={name: {"solver": "command", "command": agents[name]} for name in agents})
+    episodes = account.root / "results/slow/episodes/command"
+    quick, late = (episodes / name / "longest-line-bash/1/solved.json" for name in agents)
+    controller = account.start(STUDY)
+    wait_for(quick.exists)
+    os.killpg(controller.pid, signal.SIGKILL)
+    controller.communicate()
+    stamp = quick.stat().st_mtime_ns
+    assert not late.exists()
+    assert "of an earlier run makes these files: waiting for it" in account.snakemake(STUDY).stderr
+    assert quick.stat().st_mtime_ns == stamp
+    assert {name: verdict for name, (verdict, _) in account.verdicts("slow").items()} == {
+        "quick/longest-line-bash/1": "fail",
+        "late/longest-line-bash/1": "fail",
+    }
+    assert attempts(account) == {1}
+    assert "Nothing to be done" in account.snakemake(STUDY).stderr
+
+
 def test_scancel_of_a_running_grade(snapshots):
     controller = snapshots.start(STUDY)
     job = job_of(wait_for(lambda: grading(snapshots)))

@@ -100,6 +100,52 @@ def test_a_finished_study_reruns_what_changed_and_nothing_else(small):
     assert small.jobs() == {"calibrate": 2, "admit": 2} | dict.fromkeys(EPISODE_JOBS, 4)
 
 
+def test_no_run_throws_away_what_an_agent_has_solved(small):
+    agent = {"solver": "command", "command": "date +%s%N > when"}
+    small.config["conditions"] = {"agent": agent, "noop": {"solver": "noop"}}
+    small.write()
+    small.run()
+    study = (small.results / "study.json").read_bytes()
+    before = {path: path.read_bytes() for path in (small.results / "episodes").rglob("*") if path.is_file()}
+
+    def refused(*arguments):
+        done = small.run(*arguments, check=False)
+        assert done.returncode != 0
+        text = done.stdout + done.stderr
+        assert "have 2 episode(s) solved again" in text
+        assert "results/small/episodes/command/agent (2)" in text
+        assert {path: path.read_bytes() for path in before} == before
+        assert (small.results / "study.json").read_bytes() == study
+        return text
+
+    # A gate above the episodes, the terms, and the rule itself, as another release may have it.
+    small.config["benchmarks"]["command"]["calibration"]["repetitions"] = 2
+    small.write()
+    assert "benchmarks.command.calibration.repetitions was 1 and is 2" in refused()
+    assert small.jobs()["solve"] == 4
+    small.config["benchmarks"]["command"] |= {"calibration": {"repetitions": 1}, "sandbox": {"limits": {"wall_s": 50}}}
+    small.write()
+    assert "benchmarks.command.sandbox was None and is {'limits': {'wall_s': 50}}" in refused()
+    del small.config["benchmarks"]["command"]["sandbox"]
+    small.write()
+    rules = small.project.root / "rules" / "episode.smk"
+    text = rules.read_text()
+    rules.write_text(text.replace("python scripts", "python -B scripts"))
+    assert "for the reasons see --dry-run" in refused()
+    rules.write_text(text)
+    assert small.jobs() == {}
+
+    # What nobody has solved is no loss, and what a person deletes or forces is meant.
+    agent["command"] += " # another"
+    small.write()
+    assert "conditions.agent.command was" in refused()
+    shutil.rmtree(small.results / "episodes" / "command" / "agent" / "longest-line-bash")
+    assert "have 1 episode(s) solved again" in small.run(check=False).stderr
+    small.run("--forcerun", "prepare")
+    assert small.jobs() == {}
+    assert small.verdicts() == {"agent": (0, 2, 0), "noop": (0, 2, 0)}
+
+
 def test_a_grade_says_what_it_was_made_of(small):
     small.run()
     grade = json.loads(small.grade("reference", "longest-line-bash").read_text())
