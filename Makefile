@@ -18,7 +18,8 @@ SCICODE_TEST := .scicode-test
 SCICODE_PYTHON ?= $(firstword $(wildcard /usr/bin/python3.12 /usr/bin/python3.11) $(PYTHON))
 # Local tasks of ProgramBench: images in podman's store, and all else in this folder.
 PROGRAMBENCH_LOCAL := .programbench-local
-SCICODE_PROBLEMS ?= ../shared/data/scicode/problems_dev.jsonl
+# SciCode's dev split, staged as the study declares it.
+SCICODE_PROBLEMS := results/staged/193968aff23b7ed931c8f6d196b611e2f6694adb49e6cc085444a60ad2fc4f7b/problems_dev.jsonl
 
 .PHONY: study report test lint bench bench-programbench setup setup-test setup-scicode setup-scicode-image setup-scicode-test setup-programbench setup-programbench-local test-programbench lock cluster-up cluster-down clean
 
@@ -60,6 +61,7 @@ $(VENV)/.test-ready: envs/test-requirements.lock $(VENV)/.study-ready
 
 # How much faster the dev references are graded than one process a step, one after another; the audit of 2,000 grades.
 bench: setup setup-scicode
+	$(BIN)/snakemake --profile profiles/local $(SCICODE_PROBLEMS) --configfile config/studies/scicode-dev.yaml
 	$(BIN)/python scripts/scicode_adapter.py bench --problems $(SCICODE_PROBLEMS) --output results/bench-scicode.json
 	PYTHONPATH=scripts $(BIN)/python tests/generated_study.py 2000
 
