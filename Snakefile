@@ -4,8 +4,9 @@
 #   snakemake --profile profiles/slurm --configfile config/studies/X.yaml    another one, on a cluster
 #   snakemake --profile profiles/slurm results/<study>/episodes/<benchmark>/<condition>/<instance>/<repeat>/grade.json
 #
-# Everything lands in results/<study>/: study.json (what is planned, with all pins), runtime/, calibration/, admission/,
-# episodes/, census/ (census.json, grades.csv, accounting.json), audit.html, report/ and logs/.
+# What is planned, made and counted lies in results/<study>/: study.json (the plan, with all pins), runtime/, calibration/,
+# admission/, episodes/, census/ (census.json, grades.csv, accounting.json), audit.html, report/ and logs/. Staged data, which
+# studies share, lies in results/staged/.
 
 import sys
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Adapter of the SciCode benchmark: calibrate, admit, prepare, solve, snapshot, grade, targets, bench."""
+"""Adapter of the SciCode benchmark: calibrate, admit, prepare, solve, snapshot, grade, targets, images, bench."""
 
 from assize import adapter, cli
 from assize.benchmarks.scicode import BENCHMARK

@@ -1,1 +1,1 @@
-"""The library that the commands in ``scripts/`` share. It knows nothing of Snakemake."""
+"""The library that the commands in ``scripts/`` share. A record is made without Snakemake: every command runs by hand."""
