@@ -1,1 +1,1 @@
-"""The library that the commands in ``scripts/`` share. A record is made without Snakemake: every command runs by hand."""
+"""The library that the commands in ``scripts/`` share. No record needs Snakemake: every command runs by hand."""
