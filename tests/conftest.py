@@ -38,6 +38,17 @@ SMALL = {
 }
 
 
+def pytest_xdist_make_scheduler(config, log):
+    """All tests of the cluster in one worker: in two they would only wait for each other."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return "tests/slurm" if nodeid.startswith("tests/slurm/") else super()._split_scope(nodeid)
+
+    return Scheduling(config, log)
+
+
 def lane_or_skip(name: str):
     """A lane of this machine. One that is missing skips the test, and says why."""
     try:
