@@ -8,7 +8,7 @@ from assize.benchmarks.scicode.composition import Options, compose, declared_nam
 from assize.benchmarks.scicode.problems import GIVEN_STEPS, SCORED_STEPS
 from assize.benchmarks.scicode.submission import find_responses, read_responses
 from assize.errors import UsageError
-from scicode_support import given, needs_data, problem, split, step
+from scicode_support import HOSTILE_TEXTS, given, needs_data, problem, split, step
 
 SMALL = problem(
     step("0.1", "def a(x):", ("assert a(1) == 1",), "def a(x):\n    return x"),
@@ -79,6 +79,13 @@ def test_where_extractions_differ_both_verdicts_are_recorded():
     assert checked["protocol_sensitive"] is True
     assert (checked["verdict"], checked["other_verdict"]) == ("fail", "pass")
     assert checked["signature"] == "NameError: name 'K' is not defined"
+
+
+@pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS)
+def test_every_text_becomes_programs(text):
+    text = text.replace("def f", "def a")
+    found = programs({"0.1": text, "0.2": text}, TEST_SPLIT)
+    assert {f"{number}/function" for number in found} <= set(grading.programs_to_run(found)) | {"0.2/function"}
 
 
 def test_where_they_agree_there_is_one_verdict():

@@ -11,9 +11,6 @@ from assize.benchmarks.scicode.extraction import Extracted, extract, has_fence, 
 from assize.benchmarks.scicode.problems import Problem, Step
 from assize.benchmarks.scicode.runtime.standin.scicode.parse.parse import extract_function_name, get_function_from_code
 
-CONTEXTS = ("reference", "self")
-SPECIALS = ("verbatim", "official")
-
 
 @dataclass(frozen=True)
 class Options:
@@ -49,7 +46,8 @@ class Program:
             return f"fault: {self.fault}"
         try:
             return ast.dump(ast.parse(self.text))
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+        except Exception:
+            # A candidate's text: there is no list of what Python may say of it.
             return self.text
 
 

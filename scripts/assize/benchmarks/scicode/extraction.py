@@ -15,7 +15,9 @@ PYTHON_TAGS = ("python", "py", "python3")
 
 # Official: a closing fence is the next one, wherever it stands; without one the block goes on to the end.
 _BLOCK = re.compile(r"```[ \t]*([A-Za-z0-9_+.-]*)[ \t]*\r?\n?(.*?)(?:```|\Z)", re.DOTALL)
-_IMPORT_LINE = re.compile(r"^\s*(?:import |from .*\simport\s).*", re.MULTILINE)
+# Official: ``^\s*(?:import |from .*\simport\s).*``, removed. Written so that what is no import is passed over at
+# once: the official form looks at every blank line from each of those before it.
+_LINE = re.compile(r"^\s*+(import .*|from .*\simport\s.*)?", re.MULTILINE)
 _FENCE_LINE = re.compile(r"^[ \t]*```", re.MULTILINE)
 _CLASS_HEADER = re.compile(r"\s*(?:@.*\n\s*)*class\s+(\w+)")
 
@@ -34,13 +36,13 @@ def code_blocks(text: str) -> list[str]:
     for tag, body in _BLOCK.findall(text):
         # "```x = 1" is a fence without a tag before code.
         known = tag.lower() in PYTHON_TAGS
-        blocks.append((known, body if known or not tag else f"{tag}\n{body}" if _is_code(tag, body) else body))
+        blocks.append((known, body if known or not tag else f"{tag}\n{body}" if _is_code(body) else body))
     tagged = [body for known, body in blocks if known]
     return tagged or [body for _, body in blocks]
 
 
-def _is_code(tag: str, body: str) -> bool:
-    """Whether what looks like a fence's tag is code: the rest of its line then begins with an operator."""
+def _is_code(body: str) -> bool:
+    """Whether what looked like a fence's tag was code: what follows then begins with an operator."""
     return bool(re.match(r"[=(\[:]", body))
 
 
@@ -90,7 +92,7 @@ def extract_script(text: str | None) -> Extracted:
     """
     if not text or not text.strip():
         return Extracted(None, "empty response")
-    return Extracted(_IMPORT_LINE.sub("", strip_fences(text)))
+    return Extracted(_LINE.sub(lambda line: "" if line[1] else line[0], strip_fences(text)))
 
 
 def extract(extraction: str, text: str | None, header: str) -> Extracted:
