@@ -126,6 +126,8 @@ class ScicodeBenchmark(Benchmark):
         }
 
     def solve(self, context, episode, workspace: Path) -> dict:
+        from assize.agent import run_agent
+        from assize.benchmarks.scicode.prompts import INSTRUCTION
         from assize.benchmarks.scicode.submission import MUTATED, RESPONSES, find_responses
 
         condition = context.study.frozen["conditions"][episode.condition]
@@ -133,7 +135,7 @@ class ScicodeBenchmark(Benchmark):
         if solver == "noop":
             return {"status": "done"}
         if solver == "command":
-            return self._run_agent(context, condition, workspace)
+            return run_agent(context.lane(), condition, workspace, {}, problem.id, INSTRUCTION)
         if solver == "reference" or condition["submissions"][self.name] == MUTATED:
             responses = reference_responses(problem, mutate=solver != "reference")
             if not responses:
@@ -148,15 +150,6 @@ class ScicodeBenchmark(Benchmark):
         for name, content in files.items():
             write_atomic(workspace / RESPONSES / name, content)
         return {"status": "done", "detail": {"files": sorted(files)}}
-
-    def _run_agent(self, context, condition: dict, workspace: Path) -> dict:
-        """Run the condition's command in the workspace. What it left is judged, however it ended."""
-        from assize.benchmarks.scicode.court import told
-        from assize.sandbox import Limits, Phase
-
-        limits = Limits.of({}, wall_s=condition.get("timeout_s", 600.0))
-        phase = Phase(condition["command"], workspace, limits, network=condition.get("network", False))
-        return {"status": "done", "detail": {"agent": told(context.lane().run_candidate(phase))}}
 
     def snapshot(self, context, episode, workspace: Path) -> tuple[dict, bytes | None]:
         from assize.archive import Rejected, freeze

@@ -263,17 +263,6 @@ def core_slots(wanted: int, cpus: int | None):
             lock.release()
 
 
-def told(outcome) -> dict:
-    """An agent's outcome for a record: its end, and the end of what it printed."""
-    return {
-        "exit": outcome.exit_status,
-        "limit": outcome.limit,
-        "seconds": round(outcome.seconds, 3),
-        "survivors": outcome.survivors,
-        "output_tail": outcome.output[-2000:].decode("utf-8", "replace"),
-    }
-
-
 def lock_digest() -> str:
     """sha256 of the lock of the scientific packages."""
     return sha256_file(LOCK)
