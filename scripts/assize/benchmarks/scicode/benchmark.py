@@ -101,7 +101,7 @@ class ScicodeBenchmark(Benchmark):
         return {instance: digest([solver, files]) for instance, files in brought.items()}
 
     def calibrate(self, context, instance: str, repetition: int) -> dict:
-        from assize.benchmarks.scicode.verdicts import calibrate
+        from assize.benchmarks.scicode.judging import calibrate
 
         return calibrate(context, _problem(context, instance), repetition)
 
@@ -164,7 +164,7 @@ class ScicodeBenchmark(Benchmark):
             return {"status": "rejected", "reason": str(reason)}, None
 
     def grade(self, context, episode, archive: bytes, evidence: Path) -> dict:
-        from assize.benchmarks.scicode.verdicts import grade
+        from assize.benchmarks.scicode.judging import grade
 
         return grade(context, _problem(context, episode.instance), archive, evidence)
 
@@ -182,10 +182,8 @@ class ScicodeBenchmark(Benchmark):
         from assize.benchmarks.scicode.court import find_runtime
         from assize.doctor import missing, ok
 
-        terms = study.benchmarks[self.name]["terms"]
-        if terms["sandbox"]["lane"] == "container":
-            return []
-        runtime = terms["runtime"]
+        # In every lane: targets are cut and derived outside a container.
+        runtime = study.benchmarks[self.name]["terms"]["runtime"]
         try:
             find_runtime(runtime["venv"], runtime["lock"])
         except InfrastructureError as error:
