@@ -284,9 +284,6 @@ def pack_case(phase: Phase) -> bytes:
             member.uname = member.gname = ""
             return member
 
-        put(CASE)
-        put(f"{CASE}/init", (HERE / "init").read_bytes())
-
         def put_all(place: str, files: dict[str, str | bytes], folder_mode: int, mode: int) -> None:
             put(place, mode=folder_mode)
             folders = {str(parent) for name in files for parent in Path(name).parents} - {"."}
@@ -295,6 +292,8 @@ def pack_case(phase: Phase) -> bytes:
             for name, content in files.items():
                 put(f"{place}/{name}", content if isinstance(content, bytes) else content.encode(), mode=mode)
 
+        put(CASE)
+        put(f"{CASE}/init", (HERE / "init").read_bytes())
         tar.add(phase.work, f"{CASE}/work", filter=as_root)
         if phase.task_files:
             put_all(f"{CASE}/task", phase.task_files, 0o755, 0o644)
