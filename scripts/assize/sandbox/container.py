@@ -113,7 +113,13 @@ class ContainerLane:
                 phase.work,
                 engine=Container(self, name, phase.limits),
             )
-            case = b"" if outcome.limit == "disk" else self._take_out(name, phase.limits)
+            try:
+                case = b"" if outcome.limit == "disk" else self._take_out(name, phase.limits)
+            except Rejected:
+                if role == "candidate":
+                    raise
+                # Nothing but the reward is wanted of a grader's side: too much to look through is over the limit.
+                return replace(outcome, exit_status=None, limit="disk"), b""
             return self._ended(name, outcome, case), case
         finally:
             self._call("rm", "--force", "--volumes", name, check=False)
@@ -305,7 +311,12 @@ def pack_case(phase: Phase) -> bytes:
 
 
 def read_case(case: bytes) -> tuple[bytes | None, str | None, bool]:
-    """The reward file's bytes, its fault, and whether a probe left its marker. Links are not followed: Pure."""
+    """The reward file's bytes, its fault, and whether a probe left its marker; nothing of what was not brought out.
+
+    Links are not followed. Pure.
+    """
+    if not case:
+        return None, None, False
     with tarfile.open(fileobj=io.BytesIO(case), mode="r:") as tar:
         members = {member.name: member for member in tar}
         marker = f"{CASE}/work/{MARKER}" in members
