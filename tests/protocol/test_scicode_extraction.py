@@ -173,4 +173,4 @@ def test_lines_that_are_removed_are_the_official_ones():
 
 def test_a_response_of_blank_lines_is_read_once():
     """The official expression reads what is left of them from each: for the largest response, years."""
-    assert extract_script("\n" * (4 << 20) + "x = 1").code.strip() == "x = 1"
+    assert extract_script("\n" * (1 << 20) + "x = 1").code.strip() == "x = 1"

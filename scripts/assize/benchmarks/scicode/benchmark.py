@@ -27,7 +27,7 @@ def split_of(problem: str) -> str:
 
 class ScicodeBenchmark(Benchmark):
     name = "scicode"
-    protocol_version = "1"
+    protocol_version = "2"
     admission = "each"
     part = "step"
 
