@@ -23,6 +23,19 @@ needs_runtime = pytest.mark.skipif(
     not (ROOT / court.VENV / court.STAMP).exists(), reason="the runtime is not built: make setup-scicode"
 )
 
+# Texts that Python cannot take apart, put together again or compile, each in a way of its own.
+HOSTILE_TEXTS = {
+    "syntax": "def f(x) return x\n",
+    "nul": "def f(x):\n    return x\0\n",
+    "deep for unparse": "def f(x):\n    return " + "+".join(["x"] * 1500) + "\n",
+    "deep for parse": "def f(x):\n    return " + "+".join(["x"] * 6000) + "\n",
+    "attributes": "def f(x):\n    return x" + ".y" * 6000 + "\n",
+    "elif": "def f(x):\n    if x: return 0\n" + "".join(f"    elif x == {i}: return {i}\n" for i in range(5000)),
+    "signs": "def f(x):\n    return " + "-" * 7000 + "x\n",
+    "brackets": "def f(x):\n    return " + "[" * 300 + "]" * 300 + "\n",
+    "long number": "def f(x):\n    return 0x" + "f" * 5000 + "\n",
+}
+
 
 def split(name: str) -> dict[str, Problem]:
     return read_split(str(DATA / FILES[name]), name)

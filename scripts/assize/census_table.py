@@ -19,7 +19,7 @@ def print_census(record: dict, folder: Path, seal: str | None = None) -> None:
     for line in [*_indictments(record), *([""] if record["indicted"] else [])]:
         console.print(_safe(line))
     console.print(_verdicts(record), soft_wrap=False)
-    for line in [*_summaries(record), *_voids(record), *_doubts(record), *_comparisons(record)]:
+    for line in [*_summaries(record), *_voids(record), *_doubts(record), *comparison_lines(record)]:
         console.print(_safe(line))
     console.print(f"Each episode: {folder / 'grades.csv'}; all else: {folder / 'census.json'}")
     if seal:
@@ -147,14 +147,20 @@ def _in_grades(item: dict) -> str:
     return f"{item['count']} in {len(item['episodes'])} grade(s), for example {item['episodes'][0]}"
 
 
-def _comparisons(record: dict) -> list[str]:
+def comparison_lines(record: dict) -> list[str]:
+    """The pass rates of a census record, compared: each pair of conditions in a line, and how many were left out."""
     lines = []
-    for item in record["comparisons"][:SHOWN]:
-        if item["measure"] == "pass_rate":
-            interval = "" if item["low"] is None else f" [{item['low']:+.1%}, {item['high']:+.1%}]"
-            chance = "" if item["p_value"] is None else f", McNemar p = {item['p_value']:.3g}"
-            lines.append(
-                f"{item['benchmark']}: {item['first']} minus {item['second']}: {item['difference']:+.1%}{interval}, "
-                f"{item['discordant']} of {item['instances']} pairs discordant{chance}"
-            )
-    return lines
+    found = [item for item in record["comparisons"] if item["measure"] == "pass_rate"]
+    for item in found[:SHOWN]:
+        interval = "" if item["low"] is None else f" [{item['low']:+.1%}, {item['high']:+.1%}]"
+        lines.append(
+            f"{item['benchmark']}: {item['first']} minus {item['second']}: {item['difference']:+.1%}{interval}, "
+            f"{item['discordant']} of {item['instances']} pairs discordant{_chance(item['p_value'])}"
+        )
+    return lines + ([f"Comparisons that are not shown: {len(found) - SHOWN}"] if len(found) > SHOWN else [])
+
+
+def _chance(p_value: float | None) -> str:
+    if p_value is None:
+        return ""
+    return ", McNemar p < 0.0001" if p_value < 0.0001 else f", McNemar p = {p_value:.3g}"

@@ -54,7 +54,8 @@ def calibration_table(calibrations: Iterable[dict], admissions: dict[tuple[str, 
 
     Parameters
     ----------
-    calibrations : the records; ``reference.checks``, where a benchmark keeps them, are compared.
+    calibrations : the records; ``reference.checks``, or ``reference.failures`` where a benchmark keeps those alone, are
+        compared.
     admissions : (benchmark, instance) -> record.
     """
     groups: dict[tuple[str, str], list[dict]] = {}
@@ -63,7 +64,7 @@ def calibration_table(calibrations: Iterable[dict], admissions: dict[tuple[str, 
     lines = []
     for benchmark, instance in sorted(groups.keys() | admissions.keys()):
         records, gate = groups.get((benchmark, instance), []), admissions.get((benchmark, instance))
-        unlike = _unlike([_checks(record) for record in records])
+        unlike = _unlike(_reference_runs([record["reference"] for record in records]))
         passed = sum(record["passed"] for record in records)
         lines.append(
             {
@@ -82,6 +83,11 @@ def calibration_table(calibrations: Iterable[dict], admissions: dict[tuple[str, 
     return lines
 
 
-def _checks(record: dict) -> list[dict]:
-    checks = record["reference"].get("checks")
-    return [item for item in checks if "id" in item and "verdict" in item] if isinstance(checks, list) else []
+def _reference_runs(references: list[dict]) -> list[list[dict]]:
+    """The checks of each repetition. Of one that was judged and kept its failures alone, what another failed passed."""
+    kept = [reference["checks"] for reference in references if isinstance(reference.get("checks"), list)]
+    runs = [[item for item in checks if "id" in item and "verdict" in item] for checks in kept]
+    judged = [reference for reference in references if reference.get("valid") and "failures" in reference]
+    failures = [{item["id"] for item in reference["failures"]} for reference in judged]
+    named = set().union(*failures)
+    return runs + [[{"id": name, "verdict": "fail" if name in ids else "pass"} for name in named] for ids in failures]

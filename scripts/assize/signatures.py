@@ -1,7 +1,7 @@
 """Failure signatures: how something failed, in one line that two runs of one fault share. Pure.
 
-Paths, addresses, line numbers and numbers are folded; kept are the type of the exception and, of a traceback, the
-innermost frame of a library: the one that lies at the same place in every project.
+Paths, addresses, times, line numbers and numbers are folded; kept are the type of the exception and, of a traceback,
+the innermost frame of a library: the one that lies at the same place in every project.
 """
 
 import re
@@ -20,18 +20,32 @@ _LIBRARY = re.compile(r"/(?:site-packages|dist-packages|python3\.\d+)/(?!site-pa
 _EXCEPTION = re.compile(
     r"^(?:E\s+)?((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Warning|Exit|Interrupt|Iteration)\b.*)"
 )
+# What a traceback ends with: Python's own names of exceptions have no ending in common.
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(?=:|$)")
+# The frame that a one-line signature was given by whoever saw the traceback.
+_GIVEN_FRAME = re.compile(r" @ ([\w./+-]+\.py:[\w.<>]+)$")
+_RELATIVE_PATH = re.compile(r"(?<![\w./+<-])[\w.+-]+(?:/[\w.+-]+)+")
+# A part of a path that is another one in each run: a temporary name, a number of a run or a job.
+_VARYING_PART = re.compile(r"tmp[\w.-]*|[A-Za-z][\w.]*[-_]\d+|[A-Za-z][\w.-]*\d{4,}[\w.-]*")
+_CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _FOLDS = (
-    (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"), "<id>"),
+    (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.IGNORECASE), "<id>"),
     (re.compile(r"\b0x[0-9a-fA-F]+\b"), "<address>"),
+    (re.compile(rf"\b\d{{4}}-\d\d-\d\d(?:[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?)?(?!\w)"), "<time>"),
+    (re.compile(rf"\b{_CLOCK}(?!\w)"), "<time>"),
     (re.compile(r"(?<![\w./<])(?:\.{1,2}|~)?/[^\s'\"`:;,()<>\[\]]+"), "<path>"),
     (re.compile(r"(?<=<path>):\d+(?::\d+)?"), ":<n>"),
     (re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}\b"), "<hex>"),
+    (re.compile(r"\b(?=[0-9A-F]*\d)(?=[0-9A-F]*[A-F])[0-9A-F]{8,}\b"), "<hex>"),
 )
 # The number of an exit status, a signal or an errno is no detail: it is the kind of the failure.
+_KIND = (
+    r"\b(?:exit(?:ed|s)?|return(?:ed|s)?|status|rc|signal|errno)(?:[ _]?(?:status|code|with))*[ =:(]+-?\d+\b(?!\.\d)"
+)
+# Whole numbers, or none: else the first digits of one would do. A unit that is written to it stays.
+_UNIT = r"(?:[nuµm]?s|secs?|mins?|h|[KMGTP]?i?B|[KMGTP]|x|j|[KMG]?Hz)"
 _NUMBER = re.compile(
-    r"(\b(?:exit(?:ed|s)?(?: status| code| with)?|rc|signal|errno)[ =:]+-?\d+\b)"
-    r"|(?<![\w<])[-+]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?j?(?![A-Za-z_])",
-    re.IGNORECASE,
+    rf"({_KIND})|(?<!\w)[-+]?(?>(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:E[-+]?\d+)?)(?={_UNIT}?(?!\w))", re.IGNORECASE
 )
 _NUMBERS = re.compile(r"<n>(?:[\s,;x*+-]+<n>)+")
 
@@ -72,22 +86,40 @@ def normalise(text: str | None) -> str:
     """The signature of what was printed or recorded of a failure: one line, at most MAX_KEPT characters.
 
     Of a traceback, or of pytest's ``E`` lines, it is the exception and the innermost library frame, written
-    ``ValueError: message @ numpy/linalg/_linalg.py:solve``. Of anything else it is the text itself, folded.
+    ``ValueError: message @ numpy/linalg/_linalg.py:solve``; one that is written so already keeps its frame. Of anything
+    else it is the text itself, folded.
     """
     text = _ANSI.sub("", (text or "")[-MAX_READ:])
     lines = [line for line in map(plain, text.splitlines()) if line]
     if not lines:
         return "no word of why"
-    frames = _FRAME.findall(text)
-    raised = [match[1] for line in lines if (match := _EXCEPTION.match(line))]
-    shown = raised[-1] if raised and len(lines) > 1 else " ".join(lines)
-    frame = _library_frame(frames)
+    given = _GIVEN_FRAME.search(lines[0]) if len(lines) == 1 else None
+    if given:
+        shown, frame = lines[0][: given.start()], given[1][: MAX_KEPT // 2]
+    else:
+        shown, frame = _exception(text, lines) or " ".join(lines), _library_frame(text)
     suffix = f" @ {frame}" if frame else ""
     return _fold(shown)[: MAX_KEPT - len(suffix)] + suffix
 
 
-def _library_frame(frames: list[tuple[str, str]]) -> str | None:
-    for path, function in reversed(frames):
+def _exception(text: str, lines: list[str]) -> str | None:
+    """The line that names the exception, of a text of several lines."""
+    if len(lines) < 2:
+        return None
+    *_, after = _FRAME.split(text)
+    # Below the innermost frame what is indented is its source; what is not is the exception.
+    for line in after.splitlines()[1:] if after != text else ():
+        if line and not line[0].isspace():
+            if _RAISED.match(line):
+                return plain(line)
+            break
+    raised = [match[1] for line in lines if (match := _EXCEPTION.match(line))]
+    return raised[-1] if raised else None
+
+
+def _library_frame(text: str) -> str | None:
+    """The innermost one of the last traceback: those before it are of exceptions that led to this one."""
+    for path, function in reversed(_FRAME.findall(text.rpartition("Traceback (most recent call last)")[2])):
         found = _LIBRARY.search(path)
         if found:
             return f"{found[1]}:{function or '<module>'}"[: MAX_KEPT // 2]
@@ -97,9 +129,14 @@ def _library_frame(frames: list[tuple[str, str]]) -> str | None:
 def _fold(text: str) -> str:
     for pattern, name in _FOLDS:
         text = pattern.sub(name, text)
+    text = _RELATIVE_PATH.sub(lambda match: "<path>" if _varies(match[0]) else match[0], text)
     text = _NUMBER.sub(lambda match: match[1] or "<n>", text)
     text = _NUMBERS.sub("<n>...", text)
     return " ".join(text.split())
+
+
+def _varies(path: str) -> bool:
+    return any(_VARYING_PART.fullmatch(part) for part in path.split("/"))
 
 
 def failures(grades: Iterable[dict]) -> list[Failure]:

@@ -99,40 +99,51 @@ def compare(first: Units, second: Units, proportion: bool) -> dict | None:
 
     Returns
     -------
-    instances; first_higher, second_higher and discordant (their sum); difference (first minus second, of means over
-    instances) with low and high; p_value of McNemar's exact test where each unit is one trial, else None; method.
+    instances; first_higher, second_higher and discordant (their sum); difference (first minus second, of the rates that
+    ``estimate`` gives for these instances) with low and high; p_value of McNemar's exact test where each unit is one
+    trial, else None; method.
     """
+    import numpy
+
     shared = [name for name in first if name in second and first[name][1] and second[name][1]]
     if not shared:
         return None
-    pairs = [tuple(count / of for count, of in (first[name], second[name])) for name in shared]
-    higher, lower = sum(a > b for a, b in pairs), sum(a < b for a, b in pairs)
+    pairs = [(*first[name], *second[name]) for name in shared]
+    # The same partial scores, summed in another order, are the same.
+    differences = [round(a / of_a - b / of_b, DIGITS) for a, of_a, b, of_b in pairs]
+    higher, lower = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     exact = proportion and all(units[name][1] == 1 for units in (first, second) for name in shared)
     low = high = None
-    if len({a - b for a, b in pairs}) > 1:
-        low, high = _bootstrap(pairs, _difference)
+    if len({(round(a / of_a, DIGITS), d) for (a, of_a, _, _), d in zip(pairs, differences, strict=True)}) > 1:
+        low, high = (round(float(end), DIGITS) for end in _bootstrap(pairs, _difference))
+    if low == high:
+        # Whatever is drawn of instances that all differ alike, it differs so: that says nothing of what is uncertain.
+        low = high = None
     return {
         "instances": len(shared),
         "first_higher": higher,
         "second_higher": lower,
         "discordant": higher + lower,
-        "difference": round(sum(a - b for a, b in pairs) / len(pairs), DIGITS),
-        "low": None if low is None else round(float(low), DIGITS),
-        "high": None if high is None else round(float(high), DIGITS),
+        "difference": round(_difference(*map(numpy.array, zip(*pairs, strict=True))).item(), DIGITS),
+        "low": low,
+        "high": high,
         "p_value": _mcnemar(higher, lower) if exact else None,
         "method": "mcnemar" if exact else "bootstrap",
     }
 
 
-def _difference(first, second, axis=-1):
-    return (first - second).mean(axis=axis)
+def _difference(first, of_first, second, of_second, axis=-1):
+    return _ratio(first, of_first, axis) - _ratio(second, of_second, axis)
 
 
 def _mcnemar(higher: int, lower: int) -> float:
     """McNemar's exact test: under no difference, a discordant pair goes either way like a coin."""
     from scipy.stats import binomtest
 
-    return round(float(binomtest(higher, higher + lower).pvalue), DIGITS) if higher + lower else 1.0
+    if not higher + lower:
+        return 1.0
+    # To so many digits, not decimals: it may be small, and is never 0.
+    return float(f"{binomtest(higher, higher + lower).pvalue:.{DIGITS}g}")
 
 
 def compare_all(conditions: dict[str, Units], proportion: bool) -> list[dict]:

@@ -13,6 +13,8 @@ RESULTS = Path("results")
 RESOURCE_MODES = ("slurm", "container", "none")
 # The solver of a condition whose snapshots lie in the study's folder already.
 FROZEN = "frozen"
+# Seconds that an agent's command has, where its condition says nothing else.
+DEFAULT_TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True, order=True)
@@ -301,7 +303,7 @@ class Study:
     def solve_minutes(self, condition: str) -> int:
         """Minutes that a condition's solver may take, with what its command is given."""
         solver = self.frozen["conditions"][condition]
-        return 5 + (int(solver.get("timeout_s", 600) // 60) if solver["solver"] == "command" else 0)
+        return 5 + (int(solver.get("timeout_s", DEFAULT_TIMEOUT_S) // 60) if solver["solver"] == "command" else 0)
 
     def minutes(self, benchmark: str) -> int:
         """Minutes that one calibration or one grade may take."""

@@ -112,6 +112,16 @@ def test_what_a_build_leaves_is_checked_before_it_is_frozen(lane, limits, build,
     assert reason in body["reason"]
 
 
+@pytest.mark.parametrize("fill", ["head -c 60000000 /dev/zero > $name; sleep 1", "truncate -s 60M $name"])
+def test_a_candidate_that_fills_the_disk_while_it_is_graded_fails(limits, fill):
+    """In a container, where what is left is brought out as an archive; what is sparse is as long there as it says."""
+    files = {"solution.sh": f"for name in a b c d e; do {fill}; done\n"}
+    grader = "run-candidate sh solution.sh\n"
+    body = judge(lane_or_skip("container"), make_task(grader), files, limits)
+    assert (body["verdict"], body["scoring_status"]) == ("fail", "grader_over_limit")
+    assert "disk" in body["reason"]
+
+
 def test_a_hard_link_is_a_file_of_its_own(lane, limits):
     body = judge(lane, make_task(HONEST, build="ln solution.sh again.sh"), SOLUTION, limits)
     assert body["verdict"] == "pass"

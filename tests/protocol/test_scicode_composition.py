@@ -1,14 +1,17 @@
 """Contexts, special steps, what is graded twice, and the conformance cases F of the SciCode protocol."""
 
+import ast
+
 import pytest
 
 from assize.benchmarks.scicode import grading
 from assize.benchmarks.scicode.benchmark import manifest
 from assize.benchmarks.scicode.composition import Options, compose, declared_names, is_stored
+from assize.benchmarks.scicode.extraction import MAX_PARSED
 from assize.benchmarks.scicode.problems import GIVEN_STEPS, SCORED_STEPS
 from assize.benchmarks.scicode.submission import find_responses, read_responses
 from assize.errors import UsageError
-from scicode_support import given, needs_data, problem, split, step
+from scicode_support import HOSTILE_TEXTS, given, needs_data, problem, split, step
 
 SMALL = problem(
     step("0.1", "def a(x):", ("assert a(1) == 1",), "def a(x):\n    return x"),
@@ -79,6 +82,29 @@ def test_where_extractions_differ_both_verdicts_are_recorded():
     assert checked["protocol_sensitive"] is True
     assert (checked["verdict"], checked["other_verdict"]) == ("fail", "pass")
     assert checked["signature"] == "NameError: name 'K' is not defined"
+
+
+@pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS)
+def test_every_text_becomes_programs(text):
+    text = text.replace("def f", "def a")
+    found = programs({"0.1": text, "0.2": text}, TEST_SPLIT)
+    assert {f"{number}/function" for number in found} <= set(grading.programs_to_run(found)) | {"0.2/function"}
+
+
+def test_no_text_takes_a_nodes_memory_to_read(monkeypatch):
+    """Each of these would be taken apart in a gigabyte and more, and the last ones are the sum of those before."""
+
+    def parse(text):
+        assert len(text) <= MAX_PARSED
+        return tree(text)
+
+    tree = ast.parse
+    monkeypatch.setattr(ast, "parse", parse)
+    long = "x\n" * (1 << 19)
+    found = programs({"0.1": f"def a(x):\n    return x\n{long[:-100]}", "0.2": long}, TEST_SPLIT)
+    assert not found["0.1"]["function"].fault
+    assert found["0.2"]["function"].fault == "a program of more than 1048576 characters"
+    assert set(grading.programs_to_run(found)) == {"0.1/function"}
 
 
 def test_where_they_agree_there_is_one_verdict():

@@ -1,11 +1,13 @@
 """From a response to code: the conformance cases A (script) and B (function) of the SciCode protocol."""
 
 import ast
+import re
 
 import pytest
 
 from assize.benchmarks.scicode.extraction import extract_function, extract_script, has_fence, target_name
 from assize.benchmarks.scicode.runtime.standin.scicode.parse.parse import extract_function_name, get_function_from_code
+from scicode_support import HOSTILE_TEXTS
 
 HEADER = "def f(x):\n    '''Doc.'''"
 
@@ -149,3 +151,26 @@ def test_the_function_is_found_in_whichever_block_holds_it():
 def test_an_untagged_fence_is_stripped_too():
     assert extract_script("```\ndef f(x): return 1\n```").code.strip() == "def f(x): return 1"
     assert "return 1" in extract_function("```\ndef f(x): return 1\n```", HEADER).code
+
+
+@pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS)
+def test_what_python_cannot_take_apart_comes_back_as_it_is_and_stops_no_grade(text):
+    """Officially too: whatever taking it apart raises is printed, and the text is returned."""
+    assert get_function_from_code(text, "f") == text
+    fenced = f"```python\n{text}```"
+    assert extract_function(fenced, HEADER).code == text
+    assert extract_script(fenced).code == text
+
+
+def test_lines_that_are_removed_are_the_official_ones():
+    official = re.compile(r"^\s*(?:import |from .*\simport\s).*", re.MULTILINE)
+    lines = ("import a", "  import a", "from a import b", "from a import", "from a", "imports = 1", "", " \t\x0c", "x")
+    texts = ["\n".join((a, b, c, "", d)) for a in lines for b in lines for c in lines for d in lines]
+    assert [extract_script(text).code for text in texts if text.strip()] == [
+        official.sub("", text) for text in texts if text.strip()
+    ]
+
+
+def test_a_response_of_blank_lines_is_read_once():
+    """The official expression reads what is left of them from each: for the largest response, years."""
+    assert extract_script("\n" * (1 << 20) + "x = 1").code.strip() == "x = 1"

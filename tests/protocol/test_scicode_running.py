@@ -8,7 +8,9 @@ import pytest
 from assize.benchmarks.scicode import court
 from assize.benchmarks.scicode.composition import Program
 from assize.benchmarks.scicode.runtime.reports import judge, lines_of
-from scicode_support import lane_of, needs_runtime, problem, run_code, runtime, step
+from assize.indictment import indict, read_rules
+from assize.signatures import failures, normalise
+from scicode_support import HOSTILE_TEXTS, lane_of, needs_runtime, problem, run_code, runtime, step
 
 pytestmark = needs_runtime
 
@@ -38,6 +40,16 @@ import os
 for name in os.listdir("/proc/self/fd"):
     try:
         int(name) > 2 and os.write(int(name), b'{"end": "x"}\\n')
+    except OSError:
+        pass
+os._exit(0)
+"""
+# Says what it likes where the script reports, and ends before the script could.
+LIAR = """
+import os
+for name in os.listdir("/proc/self/fd"):
+    try:
+        int(name) > 2 and os.write(int(name), {line!r} + b"\\n")
     except OSError:
         pass
 os._exit(0)
@@ -181,6 +193,65 @@ def test_where_an_error_came_from_is_told():
     assert found["tests"]["signature"] == "NameError: name 'f' is not defined"
 
 
+def indicted(results: dict) -> list[str]:
+    """The rules that the census would indict the harness by, had a candidate handed this in."""
+    checks = [{"id": name, "verdict": "fail", **result} for name, result in results.items() if not result["passed"]]
+    episode = {"benchmark": "scicode", "condition": "model", "instance": "0", "repeat": 1}
+    grade = {"episode": episode, "verdict": "fail", "scoring_status": "not_solved", "reason": "", "checks": checks}
+    return [item["rule"] for item in indict(failures([grade]), read_rules())[0]]
+
+
+def test_no_text_of_a_candidate_is_the_harnesss_fault():
+    found = run_code(HOSTILE_TEXTS, ("assert f(1) == 0",))
+    assert {name: result["origin"] for name, result in found.items() if not result["passed"]} == {
+        name: "tests" if found[name]["signature"] == "AssertionError" else "code"
+        for name, result in found.items()
+        if not result["passed"]
+    }
+    assert {"nul", "deep for parse", "elif"} <= {name for name, result in found.items() if result["phase"] == "program"}
+    assert indicted(found) == []
+
+
+def test_cases_that_do_not_compile_are_the_tests_fault():
+    found = run_code({"step": F}, ("assert f() == 1", "assert f() =="))["step"]
+    assert (found["origin"], found["phase"]) == ("tests", "case 2")
+    assert found["signature"].startswith("SyntaxError: invalid syntax")
+
+
+def test_what_a_candidate_says_of_itself_neither_indicts_the_harness_nor_stops_it():
+    claim = b'{"error": "KeyError: no group", "phase": "targets", "origin": "harness"}'
+    codes = {
+        "claim": LIAR.format(line=claim),
+        "nested": LIAR.format(line=b"[" * 60_000),
+        "long": LIAR.format(line=b'{"error": "' + b"x" * 50_000 + b'", "phase": "program", "origin": "code"}'),
+        "signal": "import os\nos.kill(os.getpid(), 40)",
+        "stdout": "import sys\nsys.stdout.close()",
+    }
+    found = run_code(codes | {"honest": F}, ("import numpy\nassert numpy.ones(1) == 1",))
+    assert found["honest"]["passed"]
+    assert {name: result["passed"] for name, result in found.items() if name != "honest"} == dict.fromkeys(codes, False)
+    assert {result["origin"] for name, result in found.items() if name != "honest"} == {"code"}
+    assert all("forged_report" in found[name]["flags"] for name in ("claim", "nested"))
+    assert len(found["long"]["signature"]) <= 300
+    assert found["signal"]["signature"] == "killed by signal 40"
+    assert indicted(found) == []
+
+
+def test_the_results_of_the_longest_problem_fit_whatever_its_steps_print():
+    """Thirty runs, as 15 steps graded both ways; a NUL is six bytes in the file of results, of which 1 MiB is read."""
+    codes = {str(number): f"print(chr(0) * 20_000)\n{F}" for number in range(30)}
+    assert all(result["passed"] for result in run_code(codes, CASES).values())
+
+
+def test_a_fail_inside_a_library_names_its_innermost_frame():
+    found = run_code({"step": "import numpy as np\ndef f(): return np.linalg.inv(np.zeros((2, 2)))"}, CASES)["step"]
+    message, _, frame = found["signature"].partition(" @ ")
+    assert message == "numpy.linalg.LinAlgError: Singular matrix"
+    assert frame.startswith("numpy/linalg/")
+    assert found["origin"] == "code"
+    assert normalise(found["signature"]) == found["signature"]
+
+
 def targets_file(tmp_path, groups: str) -> bytes:
     path = tmp_path / "targets.h5"
     code = f"import h5py\nwith h5py.File({str(path)!r}, 'w') as file:\n    {groups}"
@@ -203,8 +274,9 @@ def test_c8_a_missing_group_fails_the_step_as_the_harness(tmp_path):
     data = targets_file(tmp_path, "file['0.0/test1/var1'] = 5")
     found = run_code({"step": F}, ("assert target == 5", "assert True"), targets=data)["step"]
     assert not found["passed"]
-    assert found["origin"] == "harness"
+    assert (found["origin"], found["phase"]) == ("harness", "targets")
     assert found["signature"].startswith("KeyError")
+    assert indicted({"step": found}) == ["h5_unreadable"]
 
 
 def test_without_targets_a_bare_target_is_a_name_error_of_the_tests():

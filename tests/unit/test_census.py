@@ -6,7 +6,7 @@ import io
 import pytest
 
 from assize.census import Records, aggregate, as_csv, check_one_study, row
-from assize.census_table import print_census
+from assize.census_table import comparison_lines, print_census
 from assize.errors import UsageError
 from assize.indictment import Rule, table_provenance
 from assize.officialness import reservations
@@ -223,3 +223,14 @@ def test_the_record_keeps_its_schema(study, tmp_path):
     grades = {episode: with_checks(study, episode, "KeyError: 1") for episode in study.episodes()}
     record = count(study, grades) | {"rules": table_provenance()}
     write_record(tmp_path / "census.json", record)
+
+
+def test_a_terminal_shows_comparisons_of_pass_rates_and_says_how_many_it_leaves_out():
+    common = {"benchmark": "b", "first": "x", "second": "y", "difference": 0.5, "low": 0.1, "high": 0.9}
+    line = common | {"discordant": 30, "instances": 40}
+    other = [line | {"measure": "mean_score", "p_value": None}] * 11
+    rates = [line | {"measure": "pass_rate", "p_value": p} for p in (1.9e-9, 0.031, *[None] * 10)]
+    first, second, *more, last = comparison_lines({"comparisons": other + rates})
+    assert first == "b: x minus y: +50.0% [+10.0%, +90.0%], 30 of 40 pairs discordant, McNemar p < 0.0001"
+    assert second.endswith("McNemar p = 0.031")
+    assert (len(more), last) == (8, "Comparisons that are not shown: 2")

@@ -55,3 +55,7 @@ def test_a_missing_engine_and_a_missing_image_name_the_remedy(monkeypatch, tmp_p
     engine.chmod(0o755)
     with pytest.raises(InfrastructureError, match=r"podman has no image x:1 \(image not known\)"):
         ContainerLane("x:1")
+
+
+def test_of_what_was_not_brought_out_nothing_is_read():
+    assert read_case(b"") == (None, None, False)

@@ -1,5 +1,6 @@
 """What ended differently twice, told apart: a grader that wavers, a model that answers twice, a shaky reference."""
 
+from assize.benchmarks.programbench.calibration import record
 from assize.flakiness import calibration_table, unlike_repeats
 
 
@@ -39,3 +40,32 @@ def test_a_reference_that_passes_now_and_then_is_flaky_and_its_checks_are_named(
     assert (first["status"], second["status"], second["repetitions"]) == ("barred", "open", 0)
     (steady,) = calibration_table([calibration(1, False, x="fail"), calibration(2, False, x="fail")], {})
     assert (steady["flaky"], steady["status"]) == (False, "missing")
+
+
+def programbench(repetition: int, failed: int | None, valid: bool = True) -> dict:
+    """A calibration as ProgramBench writes it: of the reference's tests, the failures alone."""
+    found = [{"id": f"b/t{number}", "verdict": "fail" if number == failed else "pass"} for number in range(20)]
+    passed = sum(item["verdict"] == "pass" for item in found)
+    body = {
+        **dict.fromkeys(("score", "analysis_score"), passed / 20),
+        **{"verdict": "fail", "valid": valid, "scoring_status": "not_resolved", "reason": "", "sandbox": {}},
+        "checks": [item | {"signature": None} for item in found if valid],
+        "provenance": {},
+        "detail": {
+            **{"error_code": None, "branch_errors": {}, "branches": {}, "statuses": {}, "warnings": []},
+            **{"passed": passed, "scored": 20},
+        },
+    }
+    return record(body, 0.9) | {"benchmark": "programbench", "instance": "i", "repetition": repetition, "seconds": 1.0}
+
+
+def test_a_reference_of_programbench_that_fails_other_tests_each_time_is_flaky():
+    (line,) = calibration_table([programbench(1, 1), programbench(2, 2)], {})
+    assert (line["flaky"], line["checks"], line["passed"]) == (True, ["b/t1", "b/t2"], 2)
+    (line,) = calibration_table([programbench(1, 1), programbench(2, None)], {})
+    assert (line["flaky"], line["checks"]) == (True, ["b/t1"])
+    (line,) = calibration_table([programbench(1, 1), programbench(2, 1)], {})
+    assert (line["flaky"], line["checks"]) == (False, [])
+    # What was not judged passed nothing.
+    (line,) = calibration_table([programbench(1, 1), programbench(2, 1, valid=False)], {})
+    assert line["checks"] == []

@@ -1,14 +1,17 @@
 """The table of harness faults: one for all benchmarks, checked before it is applied."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from assize.benchmarks import known_benchmarks
+from assize.benchmarks.command.grading import judge
 from assize.errors import UsageError
 from assize.indictment import Rule, indict, read_rules
-from assize.signatures import Failure
+from assize.sandbox import Outcome
+from assize.signatures import Failure, failures
 
 RULE = {"name": "r", "reads": "check", "remedy": "mend it"}
 
@@ -57,7 +60,11 @@ def test_a_void_is_explained_and_never_indicts():
     [
         "the wrong answer, counted: AssertionError",
         "AssertionError: Not equal to tolerance rtol=1e-07, 3 of 4 elements",
+        "AssertionError @ numpy/testing/_private/utils.py:assert_",
         "Failed: Timeout (>10.0s) from pytest-timeout.",
+        "over the time limit",
+        "over the sandbox's wall limit",
+        "early exit",
         "",
     ],
 )
@@ -97,11 +104,64 @@ def test_a_void_says_what_to_mend_first(reason, rule):
             "plugin_missing",
         ),
         ("check", "subprocess.CalledProcessError: returned non-zero exit status 1", None),
+        ("check", "pytest: error: unrecognized arguments: --reruns", "test_import_error"),
+        ("check", "ERROR: __main__.py: error: unrecognized arguments: -n", "test_import_error"),
+        ("check", "Failed: exit 2: sd: error: unrecognized arguments: --flags", None),
+        ("check", "RuntimeError: sd: unrecognized arguments: -x", None),
     ],
 )
 def test_what_an_evaluator_lacks_is_no_candidates_failure(reads, text, rule):
     found = indict([replace(failure(1, text, reads), benchmark="programbench")], read_rules())[0]
     assert [line["rule"] for line in found] == [rule][: rule is not None]
+
+
+def test_only_what_reads_the_targets_can_find_them_unreadable():
+    fields = {"origin": "harness", "phase": "program"}
+    deep = replace(failure(1, "RecursionError: maximum recursion depth exceeded", **fields), benchmark="scicode")
+    assert indict([deep], read_rules())[0] == []
+    unreadable = replace(deep, text="KeyError: 'no group'", phase="targets")
+    assert [line["rule"] for line in indict([unreadable], read_rules())[0]] == ["h5_unreadable"]
+
+
+def command_grades(count: int, exit_status: int | None = 1, limit: str | None = None, explanation=None) -> list[dict]:
+    """Grades as the court of the command benchmark makes them of how a grader ended."""
+    reward = explanation and json.dumps({"explanation": explanation, "checks": {"a": False}}).encode()
+    body = judge(Outcome(exit_status, limit, 61.2, b"", 0, 0, reward))
+    return [
+        body | {"episode": {"benchmark": "command", "condition": "model", "instance": str(number), "repeat": 1}}
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ended", "rule"),
+    [
+        ({"explanation": "ModuleNotFoundError: No module named 'pytest'"}, "shared_reason"),
+        ({"explanation": "the grader: numpy.exceptions.DTypePromotionError: x"}, "shared_reason"),
+        ({"exit_status": 137}, "shared_reason"),
+        ({"exit_status": 1}, None),
+        ({"exit_status": 2}, None),
+        ({"exit_status": None, "limit": "wall"}, None),
+        ({"exit_status": None, "limit": "memory"}, None),
+        ({"explanation": "wrong answer"}, None),
+        ({"explanation": "0 of 5 cases"}, None),
+        ({"explanation": "solution.py not found"}, None),
+        ({"explanation": "FileNotFoundError: [Errno 2] No such file or directory: 'solution.py'"}, None),
+        ({"explanation": "AssertionError: 41 is not 42"}, None),
+    ],
+)
+def test_graders_that_all_fail_in_one_way_that_no_work_explains_are_indicted(ended, rule):
+    expected = [rule][: rule is not None]
+    assert [line["rule"] for line in indict(failures(command_grades(40, **ended)), read_rules())[0]] == expected
+    assert indict(failures(command_grades(9, **ended)), read_rules())[0] == []
+
+
+def test_a_grader_that_also_fails_in_another_way_is_not_indicted_by_what_some_share():
+    broken = command_grades(40, explanation="ModuleNotFoundError: No module named 'pytest'")
+    other = command_grades(1, explanation="2 of 5 cases")
+    late = command_grades(1, exit_status=None, limit="wall")
+    assert indict(failures(broken + other), read_rules())[0] == []
+    assert [line["rule"] for line in indict(failures(broken + late), read_rules())[0]] == ["shared_reason"]
 
 
 def test_the_tables_rules_are_for_benchmarks_that_there_are():

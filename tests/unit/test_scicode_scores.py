@@ -54,7 +54,7 @@ def test_the_historic_incident_is_indicted_with_its_counts():
             check(signature=f"{NO_MODULE[:-1]}.parse'", origin="harness"),
         ),
         ("import_error", check(signature="ImportError: cannot import name 'simps'", origin="dependencies")),
-        ("h5_unreadable", check(signature="KeyError: 'component not found'", origin="harness")),
+        ("h5_unreadable", check(signature="KeyError: 'component not found'", origin="harness", phase="targets")),
         ("declared_name", check(signature="NameError: name 'f' is not defined", fault="declared_name")),
         ("fence_line", check(signature="SyntaxError: invalid syntax", fault="fence_line")),
     ],

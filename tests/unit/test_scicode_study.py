@@ -1,12 +1,15 @@
 """What a study's scicode section may say, and how the verbs of its own answer."""
 
+import os
+
 import pytest
 import yaml
 
 from assize.benchmarks.scicode import calibration
 from assize.benchmarks.scicode.canaries import IMPORTS
+from assize.benchmarks.scicode.court import core_slots
 from assize.benchmarks.scicode.prompts import code_mark, prompt
-from assize.errors import UsageError
+from assize.errors import InfrastructureError, UsageError
 from assize.study import resolve
 from scicode_support import DATA, ROOT, needs_data, needs_runtime, problem, step
 
@@ -85,17 +88,16 @@ def reference(number: str, verdict: str) -> list[dict]:
 
 @pytest.mark.parametrize("number", calibration.EXPECTED_OFFICIAL_FAILURES)
 def test_the_expected_failures_are_allowed_with_official_targets_only(number):
-    small = problem()
-    assert calibration.findings(small, reference(number, "fail"), {}, [], official=True)["passed"]
-    assert not calibration.findings(small, reference(number, "fail"), {}, [], official=False)["passed"]
-    assert not calibration.findings(small, reference("1.1", "fail"), {}, [], official=True)["passed"]
+    assert calibration.findings(reference(number, "fail"), {}, [], official=True)["passed"]
+    assert not calibration.findings(reference(number, "fail"), {}, [], official=False)["passed"]
+    assert not calibration.findings(reference("1.1", "fail"), {}, [], official=True)["passed"]
 
 
 def test_a_canary_that_ends_otherwise_bars():
     passed, failed = ({"passed": value, "signature": "x"} for value in (True, False))
-    found = calibration.findings(problem(), None, {"noop": passed, "imports": failed}, [], official=True)
+    found = calibration.findings(None, {"noop": passed, "imports": failed}, [], official=True)
     assert found["reasons"] == ["canary imports fails: x", "canary noop passes"]
-    assert calibration.findings(problem(), None, {"oracle": failed}, [], official=True)["flags"] == ["oracle_exposed"]
+    assert calibration.findings(None, {"oracle": failed}, [], official=True)["flags"] == ["oracle_exposed"]
 
 
 def test_a_prompt_shows_what_is_asked_and_nothing_of_the_oracle():
@@ -137,3 +139,17 @@ def test_derived_targets_are_checked_and_what_is_missing_is_listed(tmp_path, mon
     monkeypatch.setattr(verbs, "SCORED_STEPS", {"dev": 4})
     with pytest.raises(UsageError, match=r"30\.1/test1: missing"):
         verbs.check_targets(Arguments)
+
+
+def test_slots_for_steps_lie_where_no_other_user_can_take_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with core_slots(1, 1) as held:
+        assert held == 1
+        (lock,) = (tmp_path / f"assize-{os.getuid()}").iterdir()
+    # Where the locks of jobs that are over are looked for.
+    assert lock.match("evaluator-*.lock")
+    lock.unlink()
+    lock.parent.rmdir()
+    lock.parent.symlink_to(tmp_path)
+    with pytest.raises(InfrastructureError, match="not this user's own"), core_slots(1, 1):
+        pass

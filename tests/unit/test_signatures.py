@@ -30,6 +30,22 @@ numpy.linalg.LinAlgError: Singular matrix of shape ({line}, {line}) at 0x7f{job}
         ("the grader was ended after 60.1 s", "the grader was ended after <n> s"),
         ("container 3f9ab27c41d0 is gone", "container <hex> is gone"),
         ("\x1b[31mFAILED\x1b[0m tests/test_a.py:17", "FAILED tests/test_a.py:<n>"),
+        ("ID 3F9AB27C41D0 is gone", "ID <hex> is gone"),
+        ("item 0F8FAD5B-D9CB-469F-A165-70867728950E", "item <id>"),
+        ("at 2026-11-30T12:00:05Z failed", "at <time> failed"),
+        ("at 2026-11-30 12:00:05.250+01:00, not 12:00:06", "at <time>, not <time>"),
+        ("took 60.1s", "took <n>s"),
+        ("took 123ms, not 7s", "took <n>ms, not <n>s"),
+        ("Killed at 512MiB", "Killed at <n>MiB"),
+        ("x<5 and 1.5e-3 and 2D, not int64", "x<<n> and <n> and 2D, not int64"),
+        ("tmp/tmpab12cd34/x.py: no", "<path>: no"),
+        ("in out/job_8123/x and 8080/tcp and a/b.py", "in <path> and <n>/tcp and a/b.py"),
+        ("exit(1)", "exit(1)"),
+        ("it returned 137", "it returned 137"),
+        ("exit code 3, status=4, signal 9, return code: 5", "exit code 3, status=4, signal 9, return code: 5"),
+        ("it returned 3.5", "it returned <n>"),
+        ("ValueError: got 3 @ numpy/linalg/_linalg.py:solve", "ValueError: got <n> @ numpy/linalg/_linalg.py:solve"),
+        ("AssertionError @ lib2to3/x-1/y.py:<lambda>", "AssertionError @ lib2to3/x-1/y.py:<lambda>"),
         ("  two\n lines ", "two lines"),
         ("KeyError: \x1b]0;title\x07\u202e\ud800", "KeyError: ]<n>;title"),
         ("", "no word of why"),
@@ -48,12 +64,47 @@ def test_of_a_traceback_the_exception_and_the_innermost_library_frame_stay():
     )
 
 
+def test_an_exception_whose_name_ends_like_no_other_is_found_below_the_last_frame():
+    text = TRACEBACK.replace(
+        "numpy.linalg.LinAlgError: Singular matrix of shape ({line}, {line}) at 0x7f{job}ab", "{end}"
+    )
+    frame = " @ numpy/linalg/_linalg.py:solve"
+    for end, shown in (
+        ("subprocess.TimeoutExpired: after 3 s\n  more", "subprocess.TimeoutExpired: after <n> s"),
+        ("queue.Empty", "queue.Empty"),
+        ("KeyboardInterrupt\ndone", "KeyboardInterrupt"),
+    ):
+        assert normalise(text.format(job=1, line=2, end=end)) == shown + frame
+
+
+def test_of_exceptions_that_led_to_one_another_the_last_counts_with_its_own_frames():
+    first = TRACEBACK.format(job=1, line=2)
+    last = "Traceback (most recent call last):\n  File \"/w/a.py\", line 3, in f\n    g()\nKeyError: 'x'\n"
+    assert normalise(f"{first}\nDuring handling of the above exception, another exception occurred:\n\n{last}") == (
+        "KeyError: 'x'"
+    )
+
+
 def test_pytest_says_it_in_lines_of_its_own():
     text = "def test_x():\n>   assert f() == 3\nE   AssertionError: assert 4 == 3\ntests/test_x.py:9: AssertionError"
     assert normalise(text) == "AssertionError: assert <n> == <n>"
 
 
-@pytest.mark.parametrize("text", ["A" * 10**6, "/" * 10**6, "1 " * 10**6, "a.B" * 10**5 + "Error", "\0\ud800"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A" * 10**6,
+        "/" * 10**6,
+        "1 " * 10**6,
+        "a.B" * 10**5 + "Error",
+        "\0\ud800",
+        "1" * 10**6,
+        "a/" * 10**6,
+        "a-1/" * 10**5,
+        "a_1" * 10**6,
+        " @ a.py" * 10**5,
+    ],
+)
 def test_a_candidates_output_is_bounded(text):
     assert len(normalise(text)) <= MAX_KEPT
 

@@ -58,7 +58,7 @@ def test_two_conditions_are_compared_by_mcnemars_exact_test():
     second = trials(*[0] * 8, 1, *[1] * 5, *[0] * 6)
     found = compare(first, second, proportion=True)
     assert (found["first_higher"], found["second_higher"], found["discordant"]) == (8, 1, 9)
-    assert (found["instances"], found["method"], found["p_value"]) == (20, "mcnemar", 0.039062)
+    assert (found["instances"], found["method"], found["p_value"]) == (20, "mcnemar", 0.0390625)
     assert found["difference"] == 0.35
     assert found["low"] < 0.35 < found["high"]
     assert compare(first, first, proportion=True)["p_value"] == 1.0
@@ -76,6 +76,29 @@ def test_repeats_or_partial_scores_are_compared_by_instance_and_no_p_value_is_cl
     found = compare(first, second, proportion=True)
     assert (found["discordant"], found["p_value"], found["method"]) == (1, None, "bootstrap")
     assert found["difference"] == pytest.approx(1 / 9, abs=1e-6)
+
+
+def test_the_difference_of_two_rates_is_the_difference_of_their_estimates():
+    """1 of 1 and 0 of 9 are 10%, as 0 of 1 and 1 of 9 are: the rates do not differ, though both instances do."""
+    first, second = {"a": (1, 1), "b": (0, 9)}, {"a": (0, 1), "b": (1, 9)}
+    found = compare(first, second, proportion=False)
+    assert (found["difference"], found["first_higher"], found["second_higher"]) == (0.0, 1, 1)
+    assert found["low"] < 0 < found["high"]
+    first = {str(number): (number % 3, 1 + number % 7) for number in range(20)}
+    second = {str(number): (number % 2, 1 + number % 5) for number in range(20)}
+    rates = [estimate(units, proportion=False)["value"] for units in (first, second)]
+    assert compare(first, second, proportion=False)["difference"] == pytest.approx(rates[0] - rates[1], abs=2e-6)
+
+
+def test_a_small_p_value_is_not_nothing():
+    assert compare(trials(*[1] * 30), trials(*[0] * 30), proportion=True)["p_value"] == 1.86265e-09
+
+
+def test_the_order_of_a_sum_makes_no_difference():
+    first, second = {"a": (0.1 + 0.2 + 0.3, 3), "b": (1.0, 3)}, {"a": (0.3 + 0.2 + 0.1, 3), "b": (1.0, 3)}
+    assert first != second
+    found = compare(first, second, proportion=False)
+    assert (found["discordant"], found["difference"], found["low"], found["high"]) == (0, 0.0, None, None)
 
 
 def test_every_pair_is_compared_once():

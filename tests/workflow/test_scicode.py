@@ -88,11 +88,11 @@ def test_without_targets_calibration_bars_and_nothing_is_scored(study):
 def test_the_historic_incident_leads_the_terminal_and_withholds_every_number(study):
     """Calibration was fine; then targets no longer reached the tests. It once read "0% pass"."""
     study.run("--until", "admit")
-    verdicts = study.project.root / "scripts/assize/benchmarks/scicode/verdicts.py"
-    graded = "checks, results = bench.judge(responses, {})"
-    text = verdicts.read_text()
+    judging = study.project.root / "scripts/assize/benchmarks/scicode/judging.py"
+    graded = "checks, results = court.judge(responses, {})"
+    text = judging.read_text()
     assert text.count(graded.format("targets")) == 1
-    verdicts.write_text(text.replace(graded.format("targets"), graded.format("None")))
+    judging.write_text(text.replace(graded.format("targets"), graded.format("None")))
     study.run()
     lines = study.conditions()
     assert {name: [fault["rule"] for fault in line["faults"]] for name, line in lines.items()} == {

@@ -19,6 +19,9 @@ REWARD_MAX_BYTES = 1 << 20
 # A probe that could read the grader's directory leaves this file in its working directory.
 MARKER = ".assize-oracle-exposed"
 
+# The variable that tells a candidate where its task is.
+TASK_DIR = "ASSIZE_TASK_DIR"
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -69,18 +72,33 @@ class Outcome:
     def timed_out(self) -> bool:
         return self.limit == "wall"
 
+    def as_json(self) -> dict:
+        """For a record: how it ended, and the end of what it printed."""
+        return {
+            "exit": self.exit_status,
+            "limit": self.limit,
+            "timed_out": self.timed_out,
+            "seconds": round(self.seconds, 3),
+            "survivors": self.survivors,
+            "output_bytes": self.output_bytes,
+            "output_tail": self.output[-2000:].decode("utf-8", "replace"),
+        }
+
 
 @dataclass(frozen=True)
 class Phase:
     """What a lane is asked to run: a shell command in ``work``, and the grader's files in the grading phase.
 
-    ``network`` is for a candidate only, and only where the study says so.
+    ``task_files`` are for a candidate that is to be told its task: path -> content, in a directory of their own, which
+    the environment names TASK_DIR, and which it cannot write to. ``network`` is for a candidate only, and only where
+    the study says so.
     """
 
     command: str
     work: Path
     limits: Limits
     grader_files: dict[str, str | bytes] | None = None
+    task_files: dict[str, str] | None = None
     network: bool = False
 
 

@@ -12,11 +12,12 @@ from importlib import resources
 from pathlib import Path
 
 from assize.errors import InfrastructureError
-from assize.sandbox import Outcome, Phase
+from assize.sandbox import TASK_DIR, Outcome, Phase
 from assize.sandbox.supervise import WRAPPER, has_marker, process_limit, read_reward, supervise, write_files
 
 HERE = Path(__file__).parent
 GRADER_DIR = "/grader"
+TASK_PLACE = "/task"
 TOOLS = "/assize"
 NOBODY = 65534
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -77,17 +78,25 @@ class BubblewrapLane:
         return {"lane": self.name, "isolated": True, "image": None, "image_digest": None}
 
     def run_candidate(self, phase: Phase) -> Outcome:
-        return self._run(phase, [])
+        if not phase.task_files:
+            return self._run(phase, [])
+        with self._folder_of(phase.task_files, "assize-task-") as folder:
+            return self._run(phase, ["--ro-bind", str(folder), TASK_PLACE, "--setenv", TASK_DIR, TASK_PLACE])
 
     def run_grader(self, phase: Phase) -> Outcome:
-        with tempfile.TemporaryDirectory(prefix="assize-grader-") as folder:
-            grader_dir = Path(folder)
-            write_files(grader_dir, phase.grader_files)
-            if self.identity:
-                chown_tree(grader_dir, NOBODY)
-            outcome = self._run(phase, grader_dir)
+        with self._folder_of(phase.grader_files, "assize-grader-") as grader_dir:
+            outcome = self._run(phase, self._grader_options(grader_dir))
             reward, fault = read_reward(grader_dir)
         return replace(outcome, reward=reward, reward_fault=fault, marker=has_marker(phase.work))
+
+    @contextmanager
+    def _folder_of(self, files: dict, prefix: str):
+        """A directory of these files, for the sandbox alone."""
+        with tempfile.TemporaryDirectory(prefix=prefix) as folder:
+            write_files(Path(folder), files)
+            if self.identity:
+                chown_tree(Path(folder), NOBODY)
+            yield Path(folder)
 
     def _system(self) -> list[str]:
         """The read-only root file system."""
@@ -120,7 +129,8 @@ class BubblewrapLane:
             *("--setenv", "PYTHONPATH", GRADER_DIR),
         ]
 
-    def _run(self, phase: Phase, grader_dir: Path | None = None) -> Outcome:
+    def _run(self, phase: Phase, options: list[str]) -> Outcome:
+        """Run a phase; ``options`` are what bubblewrap is told beyond what holds in every phase."""
         with ExitStack() as stack:
             work = phase.work.resolve()
             if self.identity:
@@ -137,7 +147,7 @@ class BubblewrapLane:
                 *("--bind", str(work), "/work", "--chdir", "/work", "--clearenv"),
                 *("--setenv", "PATH", self.path, "--setenv", "HOME", "/tmp"),
                 *("--setenv", "LANG", "C.UTF-8", "--setenv", "PYTHONDONTWRITEBYTECODE", "1"),
-                *(self._grader_options(grader_dir) if grader_dir else ()),
+                *options,
                 *("--", "/bin/sh", "-c", WRAPPER, process_limit(phase.limits), "/bin/sh", "-c", phase.command),
             ]
             outcome, status = supervise(argv, phase.limits, work, machinery=2, cwd="/", **self.identity)

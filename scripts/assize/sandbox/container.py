@@ -1,7 +1,8 @@
 """The container lane: podman or docker, rootless. One container a phase, without network and without mounts.
 
 The phase's files go in as an archive and come out as one. Inside, ``/case/work`` is the candidate's, an unprivileged
-user; ``/case/grader`` is root's, with mode 0700, and exists in the grading phase only.
+user; ``/case/grader`` is root's, with mode 0700, and exists in the grading phase only; ``/case/task``, what an agent is
+told, is root's too, for all to read.
 """
 
 import io
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from assize.archive import Rejected, unpack
 from assize.errors import InfrastructureError, UsageError
-from assize.sandbox import MARKER, REWARD, REWARD_MAX_BYTES, Limits, Outcome, Phase
+from assize.sandbox import MARKER, REWARD, REWARD_MAX_BYTES, TASK_DIR, Limits, Outcome, Phase
 from assize.sandbox.supervise import Watch, supervise
 
 HERE = Path(__file__).parent / "container_files"
@@ -112,7 +113,13 @@ class ContainerLane:
                 phase.work,
                 engine=Container(self, name, phase.limits),
             )
-            case = b"" if outcome.limit == "disk" else self._take_out(name, phase.limits)
+            try:
+                case = b"" if outcome.limit == "disk" else self._take_out(name, phase.limits)
+            except Rejected:
+                if role == "candidate":
+                    raise
+                # Nothing but the reward is wanted of a grader's side: too much to look through is over the limit.
+                return replace(outcome, exit_status=None, limit="disk"), b""
             return self._ended(name, outcome, case), case
         finally:
             self._call("rm", "--force", "--volumes", name, check=False)
@@ -131,6 +138,8 @@ class ContainerLane:
             "nproc": 4096,
         }
         environment = {"HOME": "/tmp", "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1", "PATH": PATH}
+        if phase.task_files:
+            environment[TASK_DIR] = f"/{CASE}/task"
         if role == "grader":
             # The grader's own modules win over files of the same name in the candidate's directory.
             grader_dir = f"/{CASE}/grader"
@@ -281,23 +290,33 @@ def pack_case(phase: Phase) -> bytes:
             member.uname = member.gname = ""
             return member
 
+        def put_all(place: str, files: dict[str, str | bytes], folder_mode: int, mode: int) -> None:
+            put(place, mode=folder_mode)
+            folders = {str(parent) for name in files for parent in Path(name).parents} - {"."}
+            for folder in sorted(folders):
+                put(f"{place}/{folder}", mode=folder_mode)
+            for name, content in files.items():
+                put(f"{place}/{name}", content if isinstance(content, bytes) else content.encode(), mode=mode)
+
         put(CASE)
         put(f"{CASE}/init", (HERE / "init").read_bytes())
         tar.add(phase.work, f"{CASE}/work", filter=as_root)
+        if phase.task_files:
+            put_all(f"{CASE}/task", phase.task_files, 0o755, 0o644)
         if phase.grader_files is not None:
             put(f"{CASE}/bin")
             put(f"{CASE}/bin/run-candidate", (HERE / "run-candidate").read_bytes())
-            put(f"{CASE}/grader", mode=0o700)
-            folders = {str(parent) for name in phase.grader_files for parent in Path(name).parents} - {"."}
-            for folder in sorted(folders):
-                put(f"{CASE}/grader/{folder}", mode=0o700)
-            for name, content in phase.grader_files.items():
-                put(f"{CASE}/grader/{name}", content if isinstance(content, bytes) else content.encode(), mode=0o600)
+            put_all(f"{CASE}/grader", phase.grader_files, 0o700, 0o600)
     return buffer.getvalue()
 
 
 def read_case(case: bytes) -> tuple[bytes | None, str | None, bool]:
-    """The reward file's bytes, its fault, and whether a probe left its marker. Links are not followed: Pure."""
+    """The reward file's bytes, its fault, and whether a probe left its marker; nothing of what was not brought out.
+
+    Links are not followed. Pure.
+    """
+    if not case:
+        return None, None, False
     with tarfile.open(fileobj=io.BytesIO(case), mode="r:") as tar:
         members = {member.name: member for member in tar}
         marker = f"{CASE}/work/{MARKER}" in members

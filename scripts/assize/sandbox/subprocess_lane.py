@@ -5,7 +5,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from assize.sandbox import Outcome, Phase
+from assize.sandbox import TASK_DIR, Outcome, Phase
 from assize.sandbox.supervise import WRAPPER, has_marker, read_reward, supervise, write_files
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -21,7 +21,11 @@ class SubprocessLane:
         return {"lane": self.name, "isolated": False, "image": None, "image_digest": None}
 
     def run_candidate(self, phase: Phase) -> Outcome:
-        return self._run(phase, {})
+        if not phase.task_files:
+            return self._run(phase, {})
+        with tempfile.TemporaryDirectory(prefix="assize-task-") as folder:
+            write_files(Path(folder), phase.task_files)
+            return self._run(phase, {TASK_DIR: folder})
 
     def run_grader(self, phase: Phase) -> Outcome:
         with tempfile.TemporaryDirectory(prefix="assize-grader-") as folder:

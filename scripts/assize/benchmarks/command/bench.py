@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
+from assize.adapter import void
 from assize.benchmarks.command.court import judge_files, phase_limits
 from assize.benchmarks.command.suite import Suite, Task, read_suite
 from assize.errors import InfrastructureError, UsageError
@@ -71,7 +72,7 @@ def _row(suite: Suite, task: Task, files, sandbox: str, image, engine, limits: d
         body, snapshot = judge_files(lane, task, files, phase_limits(task, limits))
     except (InfrastructureError, UsageError) as error:
         # An unknown sandbox is void like a missing one: no lane ran, so nothing was judged.
-        body = {"verdict": "void", "score": None, "reason": f"infra: {error.message}", "scoring_status": "infra"}
+        body = void("infra", f"infra: {error.message}")
     grader = body.get("detail", {}).get("grader", {})
     build = (snapshot or {}).get("detail", {}).get("build") or {}
     infra = body["scoring_status"] == "infra"

@@ -80,13 +80,16 @@ class CommandBenchmark(Benchmark):
         return {"task": {"instruction": task.instruction, "files": sorted(task.files), "language": task.language}}
 
     def solve(self, context, episode, workspace: Path) -> dict:
+        from assize.agent import run_agent
+
         condition = context.study.frozen["conditions"][episode.condition]
         task = self._task(context, episode.instance)
         solver = condition["solver"]
         if solver == "noop":
             return {"status": "done"}
         if solver == "command":
-            return self._run_agent(context, task, condition, workspace)
+            limits = context.terms["sandbox"]["limits"]
+            return run_agent(context.lane(task.image), condition, workspace, limits, task.id, task.instruction)
         if solver == "reference":
             files = task.reference_files
         else:
@@ -98,19 +101,6 @@ class CommandBenchmark(Benchmark):
         except Rejected as reason:
             return {"status": "rejected", "reason": str(reason)}
         return {"status": "done", "detail": {"files": sorted(files)}}
-
-    def _run_agent(self, context, task, condition: dict, workspace: Path) -> dict:
-        """Run the condition's command in the workspace. What it left is judged, however it ended."""
-        from assize.benchmarks.command.court import told
-        from assize.sandbox import Limits, Phase
-
-        limits = Limits.of(context.terms["sandbox"]["limits"], wall_s=condition.get("timeout_s", 600.0))
-        phase = Phase(condition["command"], workspace, limits, network=condition.get("network", False))
-        try:
-            outcome = context.lane(task.image).run_candidate(phase)
-        except Rejected as reason:
-            return {"status": "rejected", "reason": str(reason)}
-        return {"status": "done", "detail": {"agent": told(outcome)}}
 
     def snapshot(self, context, episode, workspace: Path) -> tuple[dict, bytes | None]:
         from assize.benchmarks.command.court import build_and_freeze

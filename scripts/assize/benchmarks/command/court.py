@@ -29,7 +29,7 @@ def build_and_freeze(lane, task: Task, workspace: Path, limits: Limits) -> tuple
         if task.build:
             outcome = lane.run_candidate(Phase(task.build, workspace, limits))
             body["survivors"] = outcome.survivors
-            body["detail"] = {"build": told(outcome)}
+            body["detail"] = {"build": outcome.as_json()}
             if outcome.exit_status != 0:
                 return body | build_failure(outcome), None
         return body, freeze(workspace)
@@ -46,19 +46,6 @@ def build_failure(outcome: Outcome) -> dict:
     else:
         status, reason = "build_failed", f"the build exited {outcome.exit_status}"
     return {"status": "failed", "scoring_status": status, "reason": reason}
-
-
-def told(outcome: Outcome) -> dict:
-    """An outcome for a record: its end, and the end of what it printed."""
-    return {
-        "exit": outcome.exit_status,
-        "limit": outcome.limit,
-        "timed_out": outcome.timed_out,
-        "seconds": round(outcome.seconds, 3),
-        "survivors": outcome.survivors,
-        "output_bytes": outcome.output_bytes,
-        "output_tail": outcome.output[-2000:].decode("utf-8", "replace"),
-    }
 
 
 def grade_archive(lane, task: Task, archive: bytes, limits: Limits, evidence: Path | None = None) -> dict:
@@ -84,7 +71,7 @@ def grade_archive(lane, task: Task, archive: bytes, limits: Limits, evidence: Pa
             write_atomic(evidence / "reward.json", outcome.reward)
     body = grading.judge(outcome)
     # Without its output: that is evidence, and a candidate's words have no place beside a verdict.
-    detail = {key: value for key, value in told(outcome).items() if key != "output_tail"}
+    detail = {key: value for key, value in outcome.as_json().items() if key != "output_tail"}
     return body | {
         "detail": {"grader": detail, "marker": outcome.marker},
         "tamper": ["suite_canary_in_submission"] if canary_leaked else [],

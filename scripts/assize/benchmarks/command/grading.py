@@ -4,6 +4,7 @@ The grader's exit status is the verdict; its reward file may add a scalar and ch
 What the candidate prints is never parsed. Source: the protocol of command-graded suites, "Verdicts".
 """
 
+from assize.adapter import void
 from assize.records import strict_json
 from assize.sandbox import Outcome
 
@@ -50,15 +51,8 @@ def judge(outcome: Outcome) -> dict:
     """
     reward, flags = parse_reward(outcome.reward, outcome.reward_fault)
     if outcome.exit_status in COULD_NOT_START:
-        return {
-            "verdict": "void",
-            "valid": False,
-            "score": None,
-            "analysis_score": None,
-            "scoring_status": "infra",
-            "reason": f"infra: the grader command could not start (exit {outcome.exit_status})",
-            "flags": flags,
-        }
+        reason = f"infra: the grader command could not start (exit {outcome.exit_status})"
+        return void("infra", reason) | {"flags": flags}
     passed = outcome.exit_status == 0
     # A partial score beside a fail is no contradiction; a full one is.
     if (passed and reward.get("score", 1.0) != 1.0) or (not passed and reward.get("score") == 1.0):

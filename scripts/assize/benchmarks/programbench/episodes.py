@@ -12,12 +12,12 @@ from assize.benchmarks.programbench.engine import Engine, find_engine
 from assize.benchmarks.programbench.replay import ARCHIVE, open_submissions
 from assize.errors import InfrastructureError, UsageError
 from assize.records import strict_json, write_atomic
+from assize.study import DEFAULT_TIMEOUT_S
 
 # Where an episode's folder says which container is its workspace.
 CONTAINER = "container.json"
 # Seconds that a container outlives its solver's time: for the steps around it, each of them bounded.
 MARGIN_S = 3600
-DEFAULT_TIMEOUT_S = 600.0
 
 
 def archived(condition: dict, instance: str) -> Path | None:

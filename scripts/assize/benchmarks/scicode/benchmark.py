@@ -27,7 +27,7 @@ def split_of(problem: str) -> str:
 
 class ScicodeBenchmark(Benchmark):
     name = "scicode"
-    protocol_version = "1"
+    protocol_version = "2"
     admission = "each"
     part = "step"
 
@@ -101,7 +101,7 @@ class ScicodeBenchmark(Benchmark):
         return {instance: digest([solver, files]) for instance, files in brought.items()}
 
     def calibrate(self, context, instance: str, repetition: int) -> dict:
-        from assize.benchmarks.scicode.verdicts import calibrate
+        from assize.benchmarks.scicode.judging import calibrate
 
         return calibrate(context, _problem(context, instance), repetition)
 
@@ -126,6 +126,8 @@ class ScicodeBenchmark(Benchmark):
         }
 
     def solve(self, context, episode, workspace: Path) -> dict:
+        from assize.agent import run_agent
+        from assize.benchmarks.scicode.prompts import INSTRUCTION
         from assize.benchmarks.scicode.submission import MUTATED, RESPONSES, find_responses
 
         condition = context.study.frozen["conditions"][episode.condition]
@@ -133,7 +135,7 @@ class ScicodeBenchmark(Benchmark):
         if solver == "noop":
             return {"status": "done"}
         if solver == "command":
-            return self._run_agent(context, condition, workspace)
+            return run_agent(context.lane(), condition, workspace, {}, problem.id, INSTRUCTION)
         if solver == "reference" or condition["submissions"][self.name] == MUTATED:
             responses = reference_responses(problem, mutate=solver != "reference")
             if not responses:
@@ -149,15 +151,6 @@ class ScicodeBenchmark(Benchmark):
             write_atomic(workspace / RESPONSES / name, content)
         return {"status": "done", "detail": {"files": sorted(files)}}
 
-    def _run_agent(self, context, condition: dict, workspace: Path) -> dict:
-        """Run the condition's command in the workspace. What it left is judged, however it ended."""
-        from assize.benchmarks.scicode.court import told
-        from assize.sandbox import Limits, Phase
-
-        limits = Limits.of({}, wall_s=condition.get("timeout_s", 600.0))
-        phase = Phase(condition["command"], workspace, limits, network=condition.get("network", False))
-        return {"status": "done", "detail": {"agent": told(context.lane().run_candidate(phase))}}
-
     def snapshot(self, context, episode, workspace: Path) -> tuple[dict, bytes | None]:
         from assize.archive import Rejected, freeze
         from assize.benchmarks.scicode.submission import RESPONSES
@@ -171,7 +164,7 @@ class ScicodeBenchmark(Benchmark):
             return {"status": "rejected", "reason": str(reason)}, None
 
     def grade(self, context, episode, archive: bytes, evidence: Path) -> dict:
-        from assize.benchmarks.scicode.verdicts import grade
+        from assize.benchmarks.scicode.judging import grade
 
         return grade(context, _problem(context, episode.instance), archive, evidence)
 
@@ -189,10 +182,8 @@ class ScicodeBenchmark(Benchmark):
         from assize.benchmarks.scicode.court import find_runtime
         from assize.doctor import missing, ok
 
-        terms = study.benchmarks[self.name]["terms"]
-        if terms["sandbox"]["lane"] == "container":
-            return []
-        runtime = terms["runtime"]
+        # In every lane: targets are cut and derived outside a container.
+        runtime = study.benchmarks[self.name]["terms"]["runtime"]
         try:
             find_runtime(runtime["venv"], runtime["lock"])
         except InfrastructureError as error:

@@ -1,16 +1,12 @@
 """Calibration of one problem: its reference must pass, and each canary must end as it is known to."""
 
-from assize.benchmarks.scicode.problems import Problem
-
 # With official targets these fail on their own gold: 70.8 case 4, 78.3 cases 1-3 (it chooses dt by the clock).
 EXPECTED_OFFICIAL_FAILURES = ("70.8", "78.3")
 MUST_PASS = ("class_step", "special_step", "imports")
 MUST_FAIL = ("noop", "early_exit", "system_exit")
 
 
-def findings(
-    problem: Problem, checks: list[dict] | None, canaries: dict[str, dict], missing: list, official: bool
-) -> dict:
+def findings(checks: list[dict] | None, canaries: dict[str, dict], missing: list, official: bool) -> dict:
     """Whether the problem passed calibration, why not, and flags. Pure.
 
     Parameters

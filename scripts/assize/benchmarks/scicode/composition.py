@@ -7,12 +7,12 @@ before (the context) and the step's own code. Source: the protocol's "Context".
 import ast
 from dataclasses import dataclass
 
-from assize.benchmarks.scicode.extraction import Extracted, extract, has_fence, strip_fences
+from assize.benchmarks.scicode.extraction import MAX_PARSED, Extracted, extract, has_fence, strip_fences
 from assize.benchmarks.scicode.problems import Problem, Step
 from assize.benchmarks.scicode.runtime.standin.scicode.parse.parse import extract_function_name, get_function_from_code
 
-CONTEXTS = ("reference", "self")
-SPECIALS = ("verbatim", "official")
+# Characters of a program that is run: each step's holds those before it, and all of a problem's are in hand at once.
+MAX_PROGRAM = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,12 @@ class Program:
         """What decides whether two programs are the same one: their syntax tree, else their text."""
         if self.fault:
             return f"fault: {self.fault}"
+        if len(self.text) > MAX_PARSED:
+            return self.text
         try:
             return ast.dump(ast.parse(self.text))
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+        except Exception:
+            # A candidate's text: there is no list of what Python may say of it.
             return self.text
 
 
@@ -105,6 +108,8 @@ def compose(step: Step, problem: Problem, responses: dict, given: dict, options:
         return Program(step.number, "", (0, 0), missing, own.fault if text is not None else "missing step")
     context = "\n".join(prior.code for _, prior in priors if prior.code is not None)
     whole = f"{problem.dependencies}\n{context}\n{own.code}\n"
+    if len(whole) > MAX_PROGRAM:
+        return Program(step.number, "", (0, 0), missing, f"a program of more than {MAX_PROGRAM} characters")
     lines = (_lines(problem.dependencies), _lines(context))
     return Program(step.number, whole, lines, missing, fenced=has_fence(context) or has_fence(own.code))
 

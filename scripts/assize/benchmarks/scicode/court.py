@@ -14,6 +14,7 @@ from assize.benchmarks.scicode.composition import Program
 from assize.benchmarks.scicode.problems import Problem
 from assize.errors import InfrastructureError
 from assize.records import ROOT, sha256_file, strict_json
+from assize.resources import own_folder
 from assize.sandbox import Limits, Phase
 
 RUNTIME = Path(__file__).parent / "runtime"
@@ -244,9 +245,9 @@ def core_slots(wanted: int, cpus: int | None):
 
     available = len(os.sched_getaffinity(0))
     total = max(1, min(available, cpus or available))
-    folder = Path(tempfile.gettempdir(), f"assize-slots-{os.getuid()}-{os.environ.get('SLURM_JOB_ID', 'local')}")
-    folder.mkdir(mode=0o700, exist_ok=True)
-    locks = [FileLock(folder / f"{number}.lock") for number in range(total)]
+    # Named like an evaluator's own lock, with which those of jobs that are long over are removed.
+    name = f"evaluator-{os.environ.get('SLURM_JOB_ID', 'node')}-core"
+    locks = [FileLock(own_folder() / f"{name}-{number}.lock") for number in range(total)]
     held = []
     try:
         while not held:
@@ -261,17 +262,6 @@ def core_slots(wanted: int, cpus: int | None):
     finally:
         for lock in held:
             lock.release()
-
-
-def told(outcome) -> dict:
-    """An agent's outcome for a record: its end, and the end of what it printed."""
-    return {
-        "exit": outcome.exit_status,
-        "limit": outcome.limit,
-        "seconds": round(outcome.seconds, 3),
-        "survivors": outcome.survivors,
-        "output_tail": outcome.output[-2000:].decode("utf-8", "replace"),
-    }
 
 
 def lock_digest() -> str:

@@ -23,6 +23,14 @@ Use these dependencies alone, and do not repeat them:
 
 Answer with the Python code of this step in one ```python block: no earlier step, no example, no test.
 """
+# What a solver that is a command is told beside the prompts.
+INSTRUCTION = """\
+Solve the steps of one problem in scientific computing, in the order of their numbers.
+
+prompts/with_background/ and prompts/without_background/ hold a prompt for each step, <step>.txt, in two variants. Where
+a prompt says <code of step N>, your own code of step N belongs. Answer each step in a file responses/<step>.py. Only
+the files there are judged.
+"""
 
 
 def code_mark(number: str) -> str:

@@ -14,7 +14,7 @@ from assize.study import repository
 
 MUTATED = "mutated-reference"
 RESPONSES = "responses"
-MAX_RESPONSE_BYTES = 4 << 20
+MAX_RESPONSE_BYTES = 1 << 20
 _NAME = re.compile(r"(\d+\.\d+)\.(?:py|txt|md)")
 
 

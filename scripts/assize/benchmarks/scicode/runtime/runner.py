@@ -24,6 +24,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 STAND_IN = os.path.join(HERE, "standin")
 WATCH_S = 0.2
 KEEP_BYTES = 4096  # of each end of a step's output
+# Of all steps together: any byte may become six in the results file, and of that only 1 MiB is believed.
+KEEP_BYTES_OF_ALL = 1 << 16
 MAX_EVENT_BYTES = 1 << 16
 FIRST_USER = 20_000
 
@@ -34,6 +36,7 @@ class Running:
     def __init__(self, step: dict, job: dict, number: int):
         # In a container a step is a user of its own.
         self.step, self.job = step, job | {"user": FIRST_USER + number}
+        self.keep = min(KEEP_BYTES, KEEP_BYTES_OF_ALL // len(job["steps"]))
         self.started = time.monotonic()
         self.head, self.tail, self.printed = b"", b"", 0
         self.events, self.status = b"", b""
@@ -65,9 +68,9 @@ class Running:
         name = self.pipes[descriptor]
         if name == "output":
             self.printed += len(data)
-            room = KEEP_BYTES - len(self.head)
+            room = self.keep - len(self.head)
             self.head += data[:room]
-            self.tail = (self.tail + data[room:])[-KEEP_BYTES:]
+            self.tail = (self.tail + data[room:])[-self.keep :]
         elif name == "events":
             self.events = (self.events + data)[: MAX_EVENT_BYTES + 1]
         else:
@@ -106,7 +109,7 @@ class Running:
 
     def result(self) -> dict:
         """What the harness knows of the ended step."""
-        output = self.head + (b"\n[...]\n" if self.printed > 2 * KEEP_BYTES else b"") + self.tail
+        output = self.head + (b"\n[...]\n" if self.printed > 2 * self.keep else b"") + self.tail
         facts = judge(lines_of(self.events), lines_of(self.status), self.limit)
         return {
             **facts,

@@ -8,6 +8,7 @@ import builtins
 import json
 import os
 import random
+import re
 import resource
 import sys
 import traceback
@@ -17,6 +18,9 @@ import namespaces
 import users
 
 MAX_SIGNATURE = 300
+MAX_FRAME = 100
+# What lies there lies there for every candidate.
+_LIBRARY = re.compile(r"/(?:site-packages|dist-packages|python3\.\d+|standin)/(?!site-packages|dist-packages)(.+)$")
 _write, _dumps = os.write, json.dumps
 
 
@@ -37,7 +41,7 @@ def run(step: dict, job: dict, events: int, status: int, output: int) -> None:
             os.dup2(descriptor, place)
         token = os.urandom(16).hex()
         _tell(status, {"token": token})
-        targets = _read_targets(step, job, events)
+        targets = _read_targets(step, job, status)
         if job["isolation"] == "namespaces":
             namespaces.enter_namespaces()
         init = os.fork()
@@ -54,8 +58,11 @@ def _tell(descriptor: int, report: dict) -> None:
     _write(descriptor, _dumps(report).encode() + b"\n")
 
 
-def _read_targets(step: dict, job: dict, events: int) -> list | None:
-    """The targets, before any of the candidate's code runs. None where there are none; an error is the harness's."""
+def _read_targets(step: dict, job: dict, status: int) -> list | None:
+    """The targets, before any of the candidate's code runs. None where there are none.
+
+    An error is the harness's, and told where no candidate can tell anything.
+    """
     if job["mode"] == "derive" or not job["targets"]:
         return None
     try:
@@ -63,7 +70,7 @@ def _read_targets(step: dict, job: dict, events: int) -> list | None:
 
         return process_hdf5_to_tuple(step["id"], len(step["cases"]), job["targets"])
     except Exception as error:
-        _tell(events, {"error": signature(error), "phase": "targets", "origin": "harness"})
+        _tell(status, {"error": signature(error), "phase": "targets", "origin": "harness"})
         os._exit(0)
 
 
@@ -148,18 +155,29 @@ def _script(step: dict, job: dict, targets, token: str, events: int, status: int
     audit = Audit(lambda name: report(flag=name), path, oracle)
     for name in [name for name, found in sys.modules.items() if _is_harness(found, oracle)]:
         del sys.modules[name]
-    phase = "program"
     os.close(status)
+    # Compiled before anything runs: whatever compiling says of a text is that text's own, however it says it.
+    phase, place = "program", "code"
     try:
-        program = compile(step["program"], path, "exec", dont_inherit=True)
+        program, cases = compile(step["program"], path, "exec", dont_inherit=True), []
+        place = "tests"
+        for number, case in enumerate(step["cases"], 1):
+            phase = f"case {number}"
+            cases.append(compile(case, f"{path}:{phase}", "exec", dont_inherit=True))
+    except BaseException as error:
+        report(error=signature(error), phase=phase, origin=place)
+        _print_traceback(error)
+        os._exit(0)
+    phase = "program"
+    try:
         audit.start()
         exec(program, namespace)
         audit.check_comparisons(namespace)
-        for number, case in enumerate(step["cases"], 1):
+        for number, case in enumerate(cases, 1):
             phase = f"case {number}"
             if targets is not None:
                 namespace["target"] = targets[number - 1]
-            exec(compile(case, f"{path}:{phase}", "exec", dont_inherit=True), namespace)
+            exec(case, namespace)
             audit.check_comparisons(namespace)
         sys.stdout.flush()
         report(end=token)
@@ -203,7 +221,10 @@ def _derive(step: dict, job: dict, namespace: dict, path: str, report, token: st
 
 
 def signature(error: BaseException) -> str:
-    """``Type: message`` on one line, bounded: what a traceback ends with."""
+    """``Type: message @ library/file.py:function`` on one line, bounded.
+
+    What a traceback ends with, and the innermost frame of a library, if there is one.
+    """
     kind = type(error)
     name = (
         kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
@@ -212,12 +233,27 @@ def signature(error: BaseException) -> str:
         message = " ".join(str(error).split())
     except BaseException:
         message = "(no message: its __str__ failed)"
-    return (f"{name}: {message}" if message else name)[:MAX_SIGNATURE]
+    frame = library_frame(error)
+    suffix = f" @ {frame}" if frame else ""
+    return (f"{name}: {message}" if message else name)[: MAX_SIGNATURE - len(suffix)] + suffix
+
+
+def library_frame(error: BaseException) -> str | None:
+    """``numpy/linalg/_linalg.py:solve``: where of a library an error was raised, or None."""
+    innermost = None
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        found = _LIBRARY.search(frame.f_code.co_filename)
+        if found:
+            innermost = "".join(f"{found[1]}:{frame.f_code.co_name}".split())[:MAX_FRAME]
+    return innermost
 
 
 def origin(error: BaseException, path: str, lines: list[int]) -> str:
-    """Which text raised: dependencies, context, code or tests. That of the deepest frame of the script's own."""
-    place = "harness"
+    """Which text raised: dependencies, context, code or tests. That of the deepest frame of the script's own.
+
+    Where none is, the code did: nothing else has run, and no frame is no sign of the harness.
+    """
+    place = "code"
     dependencies, context = lines
     for frame, line in traceback.walk_tb(error.__traceback__):
         name = frame.f_code.co_filename
@@ -225,8 +261,6 @@ def origin(error: BaseException, path: str, lines: list[int]) -> str:
             place = "dependencies" if line <= dependencies else "context" if line <= dependencies + context else "code"
         elif name.startswith(f"{path}:case"):
             place = "tests"
-    if place == "harness" and isinstance(error, SyntaxError):
-        place = "tests" if str(error.filename).startswith(f"{path}:case") else "code"
     return place
 
 

@@ -29,17 +29,17 @@ def get_function_from_code(code_string: str | None, function_name: str) -> str |
     """The source of the function or class called ``function_name``, without its comments.
 
     Of several, the outermost and then the first. None where there is none: an ``async def`` or an assigned lambda does
-    not count. Text that does not parse comes back as it is.
+    not count. Text that Python cannot take apart and put together again comes back as it is: officially too, whatever
+    it says of it (a syntax error, a NUL byte, an expression too deep for its stack, a number too long to print).
     """
     if code_string is None:
         return None
     try:
-        tree = ast.parse(code_string)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        for node in ast.walk(ast.parse(code_string)):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == function_name:
+                return ast.unparse(node)
+    except Exception:
         return code_string
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == function_name:
-            return ast.unparse(node)
     return None
 
 

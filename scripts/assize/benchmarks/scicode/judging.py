@@ -1,4 +1,4 @@
-"""The two verbs that run code: calibrate a problem's reference and canaries, grade one snapshot of a problem."""
+"""Judging a problem: calibrate its reference and canaries, grade one snapshot of it."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from assize.sandbox import open_lane
 LOST_OFFICIALLY = ("Maxwell", "Block", "EnlargedBlock")
 
 
-class Bench:
+class ProblemCourt:
     """A problem with all that is needed to run its programs: runtime, lane, targets, options."""
 
     def __init__(self, context, problem: Problem):
@@ -129,52 +129,52 @@ def calibrate(context, problem: Problem, repetition: int) -> dict:
             "sandbox": sandbox,
             "detail": {},
         }
-    bench = Bench(context, problem)
+    court = ProblemCourt(context, problem)
     responses = reference_responses(problem)
     missing, detail = [], {}
     if context.terms["targets"] == "derived":
-        targets, detail = derive(bench, responses, repetition)
+        targets, detail = derive(court, responses, repetition)
         said = {"official_targets": False}
     else:
-        targets, said = bench.targets()
+        targets, said = court.targets()
         if targets is None:
             missing = [step.number for step in problem.scored_steps]
         else:
-            found = bench.survey(context.terms["targets"]["path"])
+            found = court.survey(context.terms["targets"]["path"])
             missing = found["missing"] + found["unreadable"]
     checks = None
     if responses and not missing:
-        checks, _ = bench.judge(responses, targets)
+        checks, _ = court.judge(responses, targets)
     outcomes = {}
     if repetition == 1:
         own, programs = canaries.clean_canaries()
-        outcomes = bench.run(programs, None, problem=own)
-        outcomes |= bench.run(canaries.failing_canaries(problem), targets)
+        outcomes = court.run(programs, None, problem=own)
+        outcomes |= court.run(canaries.failing_canaries(problem), targets)
     passed = sum(item["verdict"] == "pass" for item in checks or ())
     return {
-        **calibration.findings(problem, checks, outcomes, missing, said["official_targets"]),
+        **calibration.findings(checks, outcomes, missing, said["official_targets"]),
         "reference": {"passed": passed, "steps": len(checks) if checks is not None else None, "checks": checks},
         "canaries": {name: calibration.told(result) for name, result in outcomes.items()},
-        "sandbox": bench.lane.provenance() | bench.told(outcomes),
+        "sandbox": court.lane.provenance() | court.told(outcomes),
         "detail": {"seconds": {item["id"]: item["seconds"] for item in checks or ()}, **said, **detail},
     }
 
 
-def derive(bench: Bench, responses: dict[str, str], repetition: int) -> tuple[bytes, dict]:
+def derive(court: ProblemCourt, responses: dict[str, str], repetition: int) -> tuple[bytes, dict]:
     """Run the reference and keep what its cases compare with ``target``: (the h5 file's bytes, its digest)."""
-    variants = bench.variants(responses)
+    variants = court.variants(responses)
     programs = {number: each["function"] for number, each in variants.items()}
     with scratch() as folder:
         path = Path(folder, "targets.h5")
         # Reference code is the benchmark's own, and a container gives no files back.
-        lane = open_lane("bubblewrap", options={"read_only_paths": [bench.runtime.mount]})
-        results = bench.run(programs, None, derive_to=path, lane=lane)
+        lane = open_lane("bubblewrap", options={"read_only_paths": [court.runtime.mount]})
+        results = court.run(programs, None, derive_to=path, lane=lane)
         failures = [f"{name}: {item['signature']}" for name, item in results.items() if not item["passed"]]
         if failures:
-            raise InfrastructureError("not_derived", f"targets of problem {bench.problem.id}: {'; '.join(failures)}")
+            raise InfrastructureError("not_derived", f"targets of problem {court.problem.id}: {'; '.join(failures)}")
         data = path.read_bytes()
-    write_atomic(bench.derived_path(repetition), data)
-    return data, {"derived_targets": sha256_file(bench.derived_path(repetition))}
+    write_atomic(court.derived_path(repetition), data)
+    return data, {"derived_targets": sha256_file(court.derived_path(repetition))}
 
 
 def grade(context, problem: Problem, archive: bytes, evidence: Path) -> dict:
@@ -193,17 +193,17 @@ def grade(context, problem: Problem, archive: bytes, evidence: Path) -> dict:
             return failed("submission_rejected", str(reason))
         responses = read_responses(work)
         remove_tree(work)
-    bench = Bench(context, problem)
-    targets, said = bench.targets()
-    checks, results = bench.judge(responses, targets)
+    court = ProblemCourt(context, problem)
+    targets, said = court.targets()
+    checks, results = court.judge(responses, targets)
     for name, result in results.items():
         write_atomic(evidence / f"{name.replace('/', '.')}.log", result["output"].encode())
     return {
         **grading.body(problem, checks),
-        "sandbox": bench.lane.provenance() | bench.told(results),
+        "sandbox": court.lane.provenance() | court.told(results),
         "provenance": {
             **said,
-            "official_runtime": bench.told(results)["official_runtime"],
+            "official_runtime": court.told(results)["official_runtime"],
             "problems": context.terms["problems"][problem.split]["sha256"],
             "extraction": context.terms["extraction"],
             "context": context.terms["context"][problem.split],
