@@ -144,7 +144,7 @@ def _refuse_a_second(root: Path) -> None:
         hint = f"python scripts/controller.py status {root}, or cancel it first"
         raise UsageError("held", f"{root.name}: its controller is Slurm job {record['job']}, {state.word}", hint)
     if (found := holder.look(root)) and found.state == holder.ALIVE:
-        raise UsageError("held", found.message)
+        raise UsageError("held", found.message, found.remedy)
 
 
 def shape_of(wishes: Wishes, submits: bool, allocation: dict, site: dict, longest: int | None):
@@ -305,8 +305,8 @@ def cancel(root: Path) -> dict:
             # More than once: a job that is just being requeued may outlive the first.
             slurm.run(["scancel", controller])
             time.sleep(1)
-    if (found := holder.look(root)) and found.state == holder.ALIVE:
-        raise UsageError("held", found.message)
+    if (found := holder.clear_if_gone(root)) and found.state == holder.ALIVE:
+        raise UsageError("held", found.message, found.remedy)
     tasks = study_tasks(root)
     left = SlurmQueue().cancel(tasks) if tasks else []
     for task in tasks:

@@ -33,8 +33,8 @@ def open_study(workflow, config: dict) -> Study:
             raise UsageError("bad_usage", f"--config {', '.join(unknown)}: not allowed; allowed: {allowed}")
         if workflow.is_main_process:
             study = Study(resolve(own, path, config.get("resource_mode")))
-            if found := holder.look(study.root):
-                print(found.message, file=sys.stderr)
+            if found := holder.clear_if_gone(study.root):
+                print(found, file=sys.stderr)
         else:
             study = Study.read(RESULTS / own["name"] / "study.json")
         study.attempts = int(config.get("attempts", 1))
