@@ -20,7 +20,7 @@ from pathlib import Path
 
 from assize import holder
 from assize.errors import InfrastructureError, UsageError
-from assize.profile import Profile, read_profile
+from assize.profile import Profile, check_cores, read_profile
 from assize.records import ROOT, read_record, write_record
 from assize.study import Study, load_config, memory_mb, resolve
 
@@ -151,6 +151,8 @@ def submit(wishes: Wishes) -> tuple[Study, dict]:
 
     profile = read_profile(wishes.profile)
     study = Study(resolve(load_config(wishes.config), wishes.config, profile.resource_mode))
+    if profile.submits:
+        check_cores(study.frozen, profile.content.get("cores"))
     folder = study.root / "controller"
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock", timeout=60):

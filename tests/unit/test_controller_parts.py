@@ -9,14 +9,15 @@ from pathlib import Path
 
 import psutil
 import pytest
+import yaml
 
 from assize import controller, holder, progress
 from assize.controller import Wishes, shape_of
 from assize.errors import InfrastructureError, UsageError
-from assize.profile import read_profile
+from assize.profile import check_cores, read_profile
 from assize.records import write_record
-from assize.study import Episode
-from conftest import wait_for
+from assize.study import Episode, load_config, resolve
+from conftest import ROOT, wait_for
 
 ALLOCATION = {"cpus": 16, "memory": "30g"}
 WISHES = Wishes(Path("profiles/slurm"), Path("config/study.yaml"))
@@ -55,6 +56,19 @@ def test_profiles_are_read(tmp_path):
     (tmp_path / "config.yaml").write_text("- a list\n")
     with pytest.raises(UsageError, match="is a mapping"):
         read_profile(tmp_path)
+
+
+def test_a_controller_is_not_submitted_with_a_profile_of_another_allocation(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    study = yaml.safe_load((ROOT / "config/study.yaml").read_text())
+    config = tmp_path / "study.yaml"
+    config.write_text(yaml.safe_dump(study | {"name": "half", "allocation": {"cpus": 8, "memory": "15g"}}))
+    with pytest.raises(UsageError, match="cores: 16, and the study's allocation 8 CPUs") as caught:
+        controller.submit(Wishes(Path("profiles/slurm"), config))
+    assert "--cores 8" in caught.value.hint
+    assert not Path("results/half").exists()
+    frozen = resolve(load_config(config), config, "none")
+    check_cores(frozen, "all")
 
 
 @pytest.mark.parametrize("obeys", [True, False], ids=["it ends at SIGTERM", "it waits for its job"])
