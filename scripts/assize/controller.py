@@ -99,6 +99,7 @@ def end(pid: int, grace_s: float) -> None:
     its jobs get a SIGTERM of their own, to take their sandboxes down.
     """
     import psutil
+    from snakemake_executor_plugin_submitit import queues
 
     try:
         snakemake = psutil.Process(pid)
@@ -109,19 +110,10 @@ def end(pid: int, grace_s: float) -> None:
     except psutil.NoSuchProcess:
         return
     for process in jobs:
-        _send(process.terminate)
+        queues.end(process.terminate)
     _, alive = psutil.wait_procs([snakemake, *jobs], timeout=5)
     for process in alive:
-        _send(process.kill)
-
-
-def _send(action) -> None:
-    import psutil
-
-    try:
-        action()
-    except psutil.NoSuchProcess:
-        pass
+        queues.end(process.kill)
 
 
 # ---------------------------------------------------------------- submission

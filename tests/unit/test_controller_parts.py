@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
+from snakemake_executor_plugin_submitit import queues
 
 from assize import controller, holder, progress
 from assize.controller import Wishes, shape_of
@@ -86,7 +87,7 @@ def test_snakemake_and_its_jobs_are_ended(tmp_path, obeys):
     if obeys:
         # As Snakemake does, once its jobs are done; here nothing waited for the job.
         for member in family:
-            member.kill()
+            queues.end(member.kill)
     else:
         assert mark.exists()
         assert not [member for member in family if member.is_running()]

@@ -63,7 +63,7 @@ def ask(*command: str, seconds: float = 60, **options) -> Answer:
         return Answer(None, f"{command[0]}: {error}")
     if done.returncode:
         lines = (done.stderr.strip() or done.stdout.strip() or f"exit status {done.returncode}").splitlines()
-        return Answer(None, f"{command[0]}: {lines[-1]}"[:300])
+        return Answer(None, f"{command[0]}: {lines[-1].removeprefix(f'{command[0]}: ')}"[:300])
     # Some programs of Slurm say what they did on stderr.
     return Answer(done.stdout or done.stderr)
 
