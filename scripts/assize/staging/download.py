@@ -67,6 +67,15 @@ def patiently(attempt, subject: str, arrived=lambda: 0):
             time.sleep(pause)
 
 
+def answers(url: str) -> None:
+    """Ask for ``url`` once, and read nothing. Raises SourceFailed or Interrupted when it does not come."""
+    import requests
+
+    with network_errors(), requests.get(url, stream=True, timeout=timeouts()) as response:
+        if response.status_code != 200:
+            raise refusal(response)
+
+
 def fetch(url: str, part: Part) -> None:
     """Download ``url`` into ``part``, after the bytes of it that are already there.
 
