@@ -223,12 +223,10 @@ def test_slurm_takes_as_many_jobs_as_the_profile_submits_at_once():
     assert says(cluster.decide_queue(needs, config, shown), "ok", "100 jobs")
     assert says(cluster.decide_queue(needs, Answer(None), Answer(None)), "ok")
     small = Answer("MaxArraySize            = 64\n")
-    assert says(cluster.decide_queue(needs, small, shown), "missing", "MaxArraySize", "jobs: 64")
-    # An array is never larger than what the executor submits at once.
-    assert says(cluster.decide_queue(replace(needs, jobs=5000), config, shown), "ok")
+    assert says(cluster.decide_queue(needs, small, shown), "absent", "MaxArraySize is 64", needs.profile)
     other = replace(needs, settings={"account": "b"})
-    assert says(cluster.decide_queue(other, config, shown), "missing", "50 jobs of yours", "jobs: 49")
-    assert says(cluster.decide_queue(replace(needs, settings={}), config, shown), "missing", "50 jobs of yours")
+    assert says(cluster.decide_queue(other, config, shown), "absent", "MaxSubmitJobs is 50")
+    assert says(cluster.decide_queue(replace(needs, settings={}), config, shown), "absent", "MaxSubmitJobs is 50")
 
 
 def test_accounting_is_no_need():

@@ -158,23 +158,23 @@ def decide_submission(single: Answer, group: Answer | None, minutes: int, profil
 
 
 def decide_queue(needs: Needs, config: Answer, shown: Answer) -> Finding:
-    """Slurm takes as many jobs, and as large arrays of them, as the profile may submit at once."""
-    from snakemake_executor_plugin_submitit.queues import SlurmQueue
-
-    jobs = needs.jobs or SlurmQueue.largest_batch
-    found = re.search(r"^MaxArraySize\s*=\s*(\d+)", config.output or "", re.MULTILINE)
-    # Indices of an array run from 0 to one less than that.
-    array = int(found[1]) if found else None
+    """Whether Slurm takes as many jobs, and as large arrays of them, as the profile lets be in flight."""
+    if needs.jobs is None:
+        return ok("queue", f"jobs in {needs.profile} sets no limit")
+    array = re.search(r"^MaxArraySize\s*=\s*(\d+)", config.output or "", re.MULTILINE)
     rows = [line.split("|") for line in (shown.output or "").splitlines()]
     account = needs.settings.get("account")
-    limits = [int(row[2]) for row in rows if len(row) == 3 and row[2].isdecimal() and account in (None, row[0])]
-    if array is not None and array < min(jobs, SlurmQueue.largest_batch):
-        said = f"arrays of {array} jobs at most (MaxArraySize), and {needs.profile} may submit {jobs} at once"
-        return missing("queue", said, f"set jobs: {max(array, 1)} in the profile")
-    if limits and min(limits) < jobs:
-        said = f"{min(limits)} jobs of yours at most (MaxSubmitJobs), and {needs.profile} may submit {jobs} at once"
-        return missing("queue", said, f"set jobs: {max(min(limits) - 1, 1)} in the profile: a controller is one more")
-    return ok("queue", f"takes the {jobs} jobs that {needs.profile} may submit at once")
+    limits = {
+        "MaxArraySize": [int(array[1])] if array else [],
+        "MaxSubmitJobs": [
+            int(row[2]) for row in rows if len(row) == 3 and row[2].isdecimal() and account in (None, row[0])
+        ],
+    }
+    small = [f"{name} is {min(found)}" for name, found in limits.items() if min(found, default=needs.jobs) < needs.jobs]
+    if small:
+        said = f"{' and '.join(small)}, and {needs.profile} lets {needs.jobs} jobs be in flight"
+        return absent("queue", said, "fewer at a time take longer")
+    return ok("queue", f"takes {needs.jobs} jobs at once")
 
 
 def decide_accounting(answer: Answer) -> Finding:
