@@ -66,13 +66,13 @@ def _status(folder: Path, as_json: bool) -> dict | None:
         return {
             "ok": True,
             "controller": record and {**record, "state": state and state.word},
-            "held": held and held.message,
+            "held": held and str(held),
             "slurm_jobs": [task.id for task in running],
             "conditions": [asdict(line) for line in lines],
             "seconds_left": remaining,
         }
     facts = [controller.told(folder, record, state)] if record else ["No controller was submitted for this study."]
-    facts += [held.message] if held else []
+    facts += [str(held)] if held else []
     facts += [f"{len(running)} Slurm jobs of the study wait or run."] if running else []
     progress.print_progress(folder.name, facts, lines, remaining)
     return None

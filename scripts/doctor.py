@@ -53,6 +53,8 @@ def examine(arguments) -> list[doctor.Finding]:
     needs = doctor.needs_of(profile, frozen)
     if arguments.part == "all":
         findings += installation.check_profile(needs, arguments.profile)
+        findings += installation.check_cores(frozen, profile.content.get("cores")) if profile.submits else []
+        findings += installation.check_datasets(frozen)
         findings += cluster.check_cluster(needs) if needs.slurm else []
     if not arguments.on_node:
         return findings + node.check_node(needs) + benchmark_checks(Study(frozen), needs)

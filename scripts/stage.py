@@ -6,30 +6,22 @@
     stage.py push FILE HOST:PATH
 
 Prints one JSON object on stdout; progress goes to stderr. Exit status: 0 done, 2 bad usage or input, 3 no source has
-the declared bytes or the machinery failed. Environment: PIP_INDEX_URL, HF_ENDPOINT, ASSIZE_SSH (ssh with its options).
+the declared bytes or the machinery failed, 143 ended by SIGTERM. Environment: PIP_INDEX_URL, HF_ENDPOINT, ASSIZE_SSH
+(ssh with its options).
 """
 
 import argparse
-import json
-import sys
-import traceback
 from pathlib import Path
 
-from assize import records
-from assize.errors import AssizeError, InfrastructureError, UsageError
+from assize import cli
+from assize.errors import UsageError
+from assize.records import read_record
+from assize.study import Study
 
 
-class Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose complaint is a UsageError, and so ends as the one JSON object."""
-
-    def error(self, message: str):
-        raise UsageError("bad_usage", f"{self.prog}: {message}", self.format_usage().strip())
-
-
-def parser() -> Parser:
-    """The command line of this script."""
-    commands = Parser(prog="stage.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    verbs = commands.add_subparsers(required=True, metavar="{get,push}")
+def main(argv) -> dict:
+    parser = cli.Parser(prog="stage.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(required=True, metavar="{get,push}", parser_class=cli.Parser)
     getting = verbs.add_parser("get", help="stage a declared dataset here", allow_abbrev=False)
     declared = getting.add_mutually_exclusive_group(required=True)
     declared.add_argument("--study", type=Path, metavar="STUDY.json", help="a study with the dataset in its `datasets`")
@@ -43,7 +35,8 @@ def parser() -> Parser:
     pushing.add_argument("file", type=Path, metavar="FILE")
     pushing.add_argument("target", metavar="HOST:PATH")
     pushing.set_defaults(run=run_push)
-    return commands
+    arguments = parser.parse_args(argv)
+    return {"ok": True, **arguments.run(arguments)}
 
 
 def run_get(arguments) -> dict:
@@ -53,7 +46,7 @@ def run_get(arguments) -> dict:
     if arguments.study:
         declaration = declared_in(arguments.study, arguments.dataset)
     else:
-        declaration = read_json(arguments.declaration)
+        declaration = read_record(arguments.declaration, "dataset")
     receipt = stage(declaration, arguments.dataset, arguments.output)
     return {"path": str(arguments.output), **receipt}
 
@@ -65,42 +58,14 @@ def run_push(arguments) -> dict:
     return push(arguments.file, arguments.target)
 
 
-def read_json(path: Path):
-    """The JSON value in a file. Raises UsageError when it cannot be read as one."""
-    try:
-        return records.strict_json(path.read_text())
-    except OSError as error:
-        raise UsageError("bad_input", f"{path}: {error.strerror}") from None
-    except ValueError as error:
-        raise UsageError("bad_input", f"{path}: not JSON: {error}") from None
-
-
-def declared_in(study: Path, name: str):
+def declared_in(study: Path, name: str) -> dict:
     """The declaration of the dataset ``name`` in a study. Raises UsageError when the study has none."""
-    value = read_json(study)
-    datasets = value.get("datasets", {}) if isinstance(value, dict) else None
-    if not isinstance(datasets, dict):
-        raise UsageError("bad_input", f"{study}: not a study with datasets")
+    datasets = Study.read(study).frozen["datasets"]
     if name not in datasets:
         known = ", ".join(sorted(datasets)) or "none"
         raise UsageError("unknown_dataset", f"{study}: no dataset {name!r}; declared: {known}")
     return datasets[name]
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command; the exit status."""
-    try:
-        arguments = parser().parse_args(argv)
-        result, status = {"ok": True, **arguments.run(arguments)}, 0
-    except AssizeError as error:
-        result, status = error.as_json(), error.exit_status
-    except Exception as error:  # a fault of ours: still the one JSON object that callers rely on
-        traceback.print_exc()
-        unforeseen = InfrastructureError("internal_error", f"{type(error).__name__}: {error}", "See stderr.")
-        result, status = unforeseen.as_json(), unforeseen.exit_status
-    print(json.dumps(result, sort_keys=True))
-    return status
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    cli.run(main)

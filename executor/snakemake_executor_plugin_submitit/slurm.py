@@ -201,9 +201,9 @@ def accounting_command(ids) -> list[str]:
     return ["sacct", "-X", "--parsable2", "--noheader", "--format=JobID,State,ExitCode,NodeList", "--jobs", jobs]
 
 
-def queue_command() -> list[str]:
+def queue_command(fields="%i|%T|%r|%j") -> list[str]:
     """All of the user's jobs: asked by id, squeue would fail altogether for one id that it has forgotten."""
-    return ["squeue", "--me", "--array", "--states=all", "--noheader", "--format=%i|%T|%r|%j"]
+    return ["squeue", "--me", "--array", "--states=all", "--noheader", f"--format={fields}"]
 
 
 def run(command: list[str], seconds=60) -> str | None:

@@ -7,24 +7,22 @@ changes and the census must come out the same wherever it is made.
 
 import os
 import re
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from assize import doctor
 from assize.records import read_record
+from assize.resources import parse_allocation
 from assize.study import Episode, Study
 
 # Which records make a rule's Slurm jobs known: prepare, solve and snapshot are one job, and the snapshot names it.
 RULES = ("calibrate", "episode", "grade")
 SACCT_FIELDS = "JobID,State,ElapsedRaw,AllocCPUS,NNodes,TotalCPU,NTasks,MaxRSS,ReqMem,JobName"
-# All of the user's jobs: asked by id, squeue would fail altogether for one id that it has forgotten.
-SQUEUE = ["squeue", "--me", "--array", "--states=all", "--noheader", "--format=%i|%T|%M|%C"]
+SQUEUE_FIELDS = "%i|%T|%M|%C"
 # Ids in one command line: far below what a kernel takes as one argument (128 KiB).
 CHUNK = 1000
-# States of a job that is not over: what it used is not known yet.
-LIVE = frozenset(["PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "RESIZING", "STAGE_OUT", "STOPPED"])
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,14 @@ class Job:
 
     @property
     def over(self) -> bool:
-        return self.state not in LIVE
+        return _over(self.state)
+
+
+def _over(state: str) -> bool:
+    """Whether what was used is known: a start that was requeued has ended, though its job has not."""
+    from snakemake_executor_plugin_submitit.slurm import is_active
+
+    return state == "REQUEUED" or not is_active(state)
 
 
 @dataclass(frozen=True)
@@ -123,7 +128,7 @@ def _start(row: list[str], steps: list[list[str]]) -> Job:
     size, tasks = max(sizes, default=(None, 1))
     used = parse_seconds(cpu)
     # A job that runs, and one of a site that gathers nothing, says 0 for what it does not know.
-    known = state not in LIVE and (used or sizes)
+    known = _over(state) and (used or sizes)
     return Job(
         job_id,
         state,
@@ -152,7 +157,7 @@ def _together(first: Job, then: Job) -> Job:
 
 
 def parse_squeue(text: str) -> dict[str, Job]:
-    """Job id -> job, of the answer to SQUEUE: elapsed time and CPUs, and no more."""
+    """Job id -> job, of squeue's answer in SQUEUE_FIELDS: elapsed time and CPUs, and no more."""
     jobs = {}
     for line in text.splitlines():
         row = line.split("|")
@@ -171,26 +176,14 @@ def chunks(ids: Iterable[str], size: int = CHUNK) -> list[str]:
 # ------------------------------------------------------------ asking: the edge
 
 
-def run(command: list[str], seconds: float = 120) -> tuple[str | None, str]:
-    """What the program printed, or None and why: it is missing, failed, or did not answer in time."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
-    except FileNotFoundError:
-        return None, f"{command[0]}: not found"
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return None, f"{command[0]}: {error}"
-    if done.returncode:
-        last = (done.stderr.strip() or done.stdout.strip() or f"exit status {done.returncode}").splitlines()[-1]
-        return None, f"{command[0]}: {last.removeprefix(command[0] + ': ')}"
-    return done.stdout, ""
-
-
 def ask(ids: set[str], wait_s: float = 30) -> Answer:
     """What Slurm knows of the jobs. sacct learns of a job's end some seconds late: it is asked until all are over, for
     ``wait_s`` seconds at most. The job that this process runs in is not waited for."""
+    from snakemake_executor_plugin_submitit.slurm import queue_command
+
     if not ids:
         return Answer("none", "no record was made in a Slurm job", {})
-    own = {os.environ.get("SLURM_JOB_ID"), _array_task(os.environ)}
+    own = {(parse_allocation(os.environ) or {}).get("job_id")}
     until = time.monotonic() + wait_s
     while True:
         jobs, reason = _sacct(ids)
@@ -200,24 +193,20 @@ def ask(ids: set[str], wait_s: float = 30) -> Answer:
         if not late or time.monotonic() >= until:
             return Answer("sacct", None, jobs)
         time.sleep(1)
-    text, other = run(SQUEUE)
-    if text is None:
-        return Answer("none", f"{reason}; {other}", {})
-    return Answer("squeue", reason, {job: facts for job, facts in parse_squeue(text).items() if job in ids})
-
-
-def _array_task(environment) -> str:
-    return f"{environment.get('SLURM_ARRAY_JOB_ID')}_{environment.get('SLURM_ARRAY_TASK_ID')}"
+    said = doctor.ask(*queue_command(SQUEUE_FIELDS), seconds=120)
+    if said.output is None:
+        return Answer("none", f"{reason}; {said.complaint}", {})
+    return Answer("squeue", reason, {job: facts for job, facts in parse_squeue(said.output).items() if job in ids})
 
 
 def _sacct(ids: set[str]) -> tuple[dict[str, Job] | None, str | None]:
     jobs = {}
     for chunk in chunks(ids):
         command = ["sacct", "--duplicates", "--parsable2", "--noheader", f"--format={SACCT_FIELDS}", "--jobs", chunk]
-        text, reason = run(command)
-        if text is None:
-            return None, reason
-        jobs |= parse_sacct(text)
+        said = doctor.ask(*command, seconds=120)
+        if said.output is None:
+            return None, said.complaint
+        jobs |= parse_sacct(said.output)
     return {job: facts for job, facts in jobs.items() if job in ids}, None
 
 

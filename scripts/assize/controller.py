@@ -1,7 +1,8 @@
 """The durable controller: Snakemake itself as a Slurm job that survives its time limit, a preemption and its node.
 
-Before the limit, submitit's warning ends this life of the controller and requeues its job. What runs in Slurm goes on
-meanwhile, and the next life finds it again (see the executor's journal).
+Before the limit, submitit's warning ends this life of the controller and requeues its job; so does the SIGTERM with
+which Slurm announces a preemption. What runs in Slurm goes on meanwhile, and the next life finds it again (see the
+executor's journal).
 
     results/<study>/controller/controller.json   the job, and the command that it runs
                                study.yaml        the config as it was submitted: later changes of the file are not taken
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from assize import holder
 from assize.errors import InfrastructureError, UsageError
-from assize.profile import Profile, read_profile
+from assize.profile import Profile, check_cores, read_profile
 from assize.records import ROOT, read_record, write_record
 from assize.study import Study, load_config, memory_mb, resolve
 
@@ -28,6 +29,8 @@ DAY = 24 * 60
 WARNING_S = 300
 # Of the warning, what is left for killing what does not end by itself, and for the requeue.
 RESERVE_S = 15
+# How long what runs on this node has to end at a preemption: Slurm does not say when it kills.
+PREEMPTION_S = 10
 # submitit counts lives that end at the limit; a study takes as many as it takes.
 MOST_LIVES = 100_000
 
@@ -42,23 +45,51 @@ class Controller:
     def __init__(self, command: list[str], grace_s: int):
         self.command, self.grace_s = command, grace_s
         self.process = None
+        self.told_to_end = False
 
     def __call__(self) -> None:
+        usual = signal.signal(signal.SIGTERM, self._note)
+        try:
+            self._run()
+        finally:
+            signal.signal(signal.SIGTERM, usual)
+
+    def _note(self, number, frame) -> None:
+        self.told_to_end = True
+
+    def _run(self) -> None:
         # The warning reaches every process of the job, and would end those that do not expect it.
         self.process = subprocess.Popen(self.command, preexec_fn=lambda: signal.signal(signal.SIGUSR2, signal.SIG_IGN))
         # Not wait(): the handler of the warning runs in this thread, and waits for the process too.
-        while (status := self.process.poll()) is None:
-            time.sleep(0.5)
-        if status:
-            raise RuntimeError(f"snakemake exited with status {status}; what it said is above")
+        while (status := self.process.poll()) != 0:
+            if self.told_to_end:
+                # Snakemake was told so too, and an end of its own is no failure. A job that Slurm is ending waits for
+                # its kill. One that Slurm still calls running is about to be preempted, and not every site has it
+                # requeued: this one takes that for its warning, whose handler ends this life.
+                if _runs(os.environ.get("SLURM_JOB_ID")):
+                    signal.raise_signal(signal.SIGUSR2)
+                time.sleep(1)
+            elif status is not None:
+                raise RuntimeError(f"snakemake exited with status {status}; what it said is above")
+            else:
+                time.sleep(0.5)
 
     def checkpoint(self):
         """Called by submitit at the warning: end Snakemake, and say what the next life runs."""
         from submitit.helpers import DelayedSubmission
 
         if self.process:
-            end(self.process.pid, self.grace_s)
+            end(self.process.pid, min(PREEMPTION_S, self.grace_s) if self.told_to_end else self.grace_s)
         return DelayedSubmission(Controller(self.command, self.grace_s))
+
+
+def _runs(job: str | None) -> bool:
+    """Whether Slurm says that the job runs, and is not being ended."""
+    try:
+        state = job and job_state(job)
+    except InfrastructureError:
+        return False
+    return bool(state) and state.word == "RUNNING"
 
 
 def end(pid: int, grace_s: float) -> None:
@@ -68,6 +99,7 @@ def end(pid: int, grace_s: float) -> None:
     its jobs get a SIGTERM of their own, to take their sandboxes down.
     """
     import psutil
+    from snakemake_executor_plugin_submitit import queues
 
     try:
         snakemake = psutil.Process(pid)
@@ -78,19 +110,10 @@ def end(pid: int, grace_s: float) -> None:
     except psutil.NoSuchProcess:
         return
     for process in jobs:
-        _send(process.terminate)
+        queues.end(process.terminate)
     _, alive = psutil.wait_procs([snakemake, *jobs], timeout=5)
     for process in alive:
-        _send(process.kill)
-
-
-def _send(action) -> None:
-    import psutil
-
-    try:
-        action()
-    except psutil.NoSuchProcess:
-        pass
+        queues.end(process.kill)
 
 
 # ---------------------------------------------------------------- submission
@@ -120,6 +143,8 @@ def submit(wishes: Wishes) -> tuple[Study, dict]:
 
     profile = read_profile(wishes.profile)
     study = Study(resolve(load_config(wishes.config), wishes.config, profile.resource_mode))
+    if profile.submits:
+        check_cores(study.frozen, profile.content.get("cores"))
     folder = study.root / "controller"
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock", timeout=60):
@@ -144,7 +169,7 @@ def _refuse_a_second(root: Path) -> None:
         hint = f"python scripts/controller.py status {root}, or cancel it first"
         raise UsageError("held", f"{root.name}: its controller is Slurm job {record['job']}, {state.word}", hint)
     if (found := holder.look(root)) and found.state == holder.ALIVE:
-        raise UsageError("held", found.message)
+        raise UsageError("held", found.message, found.remedy)
 
 
 def shape_of(wishes: Wishes, submits: bool, allocation: dict, site: dict, longest: int | None):
@@ -249,10 +274,11 @@ def job_state(job: str) -> JobState | None:
     from snakemake_executor_plugin_submitit import slurm
 
     queued = slurm.run(slurm.queue_command())
+    # Without it nobody knows whether the job lives: accounting also calls running what has ended, or waits again.
+    if queued is None:
+        raise InfrastructureError("no_answer", "squeue does not answer", "try again later")
     accounted = slurm.run(slurm.accounting_command([job]))
-    if queued is None and accounted is None:
-        raise InfrastructureError("no_answer", "neither squeue nor sacct answers", "try again later")
-    queue = {id: state for id, state, _ in slurm.parse_queue(queued or "")}
+    queue = {id: state for id, state, _ in slurm.parse_queue(queued)}
     account = slurm.state_of(job, slurm.parse_accounting(accounted or ""))
     # The queue is the quicker one to know: a job that is requeued has ended in accounting.
     word = queue.get(job) or account
@@ -305,8 +331,8 @@ def cancel(root: Path) -> dict:
             # More than once: a job that is just being requeued may outlive the first.
             slurm.run(["scancel", controller])
             time.sleep(1)
-    if (found := holder.look(root)) and found.state == holder.ALIVE:
-        raise UsageError("held", found.message)
+    if (found := holder.clear_if_gone(root)) and found.state == holder.ALIVE:
+        raise UsageError("held", found.message, found.remedy)
     tasks = study_tasks(root)
     left = SlurmQueue().cancel(tasks) if tasks else []
     for task in tasks:

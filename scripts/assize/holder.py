@@ -1,21 +1,29 @@
 """Who runs a study: one controller at a time, and whoever comes second is told which.
 
 Snakemake's own lock does not name its holder, stays behind after a kill -9, and goes with the end of any other study of
-the same checkout. This record stands beside it: written at the start of a run, removed at its end. A lock of
-Snakemake's is removed only where its holder is known to be gone.
+the same checkout. This record stands beside it: written at the start of a run, touched while it lives, removed at its
+end. A lock of Snakemake's is removed only where its holder is known to be gone.
 """
 
 import os
 import platform
+import signal
+import tempfile
+import threading
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from assize.cli import log
 from assize.errors import UsageError
 from assize.records import read_record, write_record
 
-ALIVE, GONE, UNKNOWN = "alive", "gone", "unknown"
+ALIVE, GONE = "alive", "gone"
+# A holder touches its record this often. One that cannot be asked is taken for gone after so long a silence: far more
+# than what file systems and busy hosts delay.
+BEAT_S = 30
+SILENT_S = 600
 # Where Snakemake keeps the names of the files that its runs read and write.
 SNAKEMAKE_LOCKS = Path(".snakemake/locks")
 
@@ -56,78 +64,157 @@ def me() -> Holder:
     )
 
 
-def state_of(holder: Holder, mine: Holder, started: float | None, job_lives: bool | None) -> str:
+def state_of(holder: Holder, mine: Holder, started: float | None, job_lives: bool | None, silent_s: float) -> str:
     """Whether a holder lives, as far as the process ``mine`` can tell. Pure.
+
+    Where neither this host's processes nor Slurm can tell, its record does: a live holder keeps touching it.
 
     Parameters
     ----------
-    started : start of the process that has the holder's id on this host; None if there is none.
+    started : start of the process that has the holder's id on this host; None if none is seen.
     job_lives : whether Slurm says that the holder's job is in the queue; None if it was not asked or did not answer.
+    silent_s : seconds since the holder last touched its record.
     """
     if holder.host == mine.host:
-        return ALIVE if started is not None and abs(started - holder.started) < 1 else GONE
-    if holder.job is None:
-        return UNKNOWN
-    if holder.job == mine.job:
+        if started is not None:
+            return ALIVE if abs(started - holder.started) < 1 else GONE
+        # Some hosts hide the processes of other users.
+        if holder.user == mine.user:
+            return GONE
+    elif holder.job is not None and holder.job == mine.job:
         return GONE if mine.restarts > holder.restarts else ALIVE
-    return {True: ALIVE, False: GONE, None: UNKNOWN}[job_lives]
+    elif holder.job is not None and job_lives is not None:
+        return ALIVE if job_lives else GONE
+    return ALIVE if silent_s < SILENT_S else GONE
 
 
 def take(root: Path) -> None:
-    """Write this process down as the holder of the study at ``root``, ``results/<study>``.
+    """Write this process down as the holder of the study at ``root``, ``results/<study>``, until ``release``.
 
     Raises
     ------
-    UsageError : a live process holds it. One that cannot be asked does not count: it has lost Snakemake's lock.
+    UsageError : another process holds it that is not known to be gone.
     """
     with _guard(root):
         found = _read(root)
-        if found and found != me() and _state(found) == ALIVE:
-            raise UsageError("held", f"the study {root.name} is being run by {found}", _remedy(root))
-        write_record(_path(root), {"schema": "assize.holder/1", **asdict(me())})
+        if found and found != me() and _state(root, found) == ALIVE:
+            raise UsageError("held", f"{root.name} is being run by {found}.", _remedy(root, found))
+        _write(root)
+    place = root.absolute()
+    if place not in _beats:
+        _beats[place] = threading.Event()
+        name = f"holder of {root.name}"
+        threading.Thread(target=_beat, args=(place, _beats[place]), name=name, daemon=True).start()
 
 
 def release(root: Path) -> None:
     """Give the study free at the end of a run, if this process holds it."""
+    if over := _beats.pop(root.absolute(), None):
+        over.set()
     with _guard(root):
         if _read(root) == me():
             _path(root).unlink()
 
 
+# Set to end the thread that touches the record of a study which this process holds.
+_beats: dict[Path, threading.Event] = {}
+
+
+def _beat(root: Path, over: threading.Event) -> None:
+    while not over.wait(BEAT_S):
+        try:
+            if touch(root, over):
+                continue
+        except OSError as error:
+            # The file system may come back before anyone takes this process for gone.
+            log(f"{_path(root)}: {error}")
+            continue
+        log(f"error: {root.name} was taken over by {_read(root)}: this run was silent for too long, and ends")
+        os.kill(os.getpid(), signal.SIGTERM)
+        return
+
+
+def touch(root: Path, over: threading.Event) -> bool:
+    """Show that this process, which holds the study, lives; False where another one has taken it since."""
+    with _guard(root):
+        if over.is_set():
+            return True
+        found = _read(root)
+        if found is None:
+            _write(root)
+        elif found == me():
+            os.utime(_path(root))
+        return found in (None, me())
+
+
+def _write(root: Path) -> None:
+    write_record(_path(root), {"schema": "assize.holder/1", **asdict(me())})
+
+
 @dataclass(frozen=True)
 class Finding:
-    """Who holds a study, or held it, in words, and whether it is alive, gone, or cannot be asked (unknown)."""
+    """Who holds a study, or held it, in words and with what can be done, and whether it is alive or gone."""
 
     message: str
+    remedy: str
     state: str
+
+    def __str__(self):
+        return f"{self.message} {self.remedy}".rstrip()
 
 
 def look(root: Path) -> Finding | None:
-    """Who holds the study; None if nobody does. Of a holder that is gone, the locks are removed."""
+    """Who holds the study; None if nobody does. Changes nothing."""
+    found = _read(root)
+    if found is None and not _path(root).exists():
+        return None
+    if found and _state(root, found) == ALIVE:
+        return Finding(f"{root.name} is being run by {found}.", _remedy(root, found), ALIVE)
+    who = str(found) if found else f"its record, {_path(root)}, cannot be read"
+    return Finding(f"The last run of {root.name} was cut off ({who}).", "The next one removes its locks.", GONE)
+
+
+def clear_if_gone(root: Path) -> Finding | None:
+    """As ``look``; of a holder that is gone, the record and Snakemake's locks on the study's files are removed."""
     me()
     if not _path(root).exists():
         return None
     with _guard(root):
-        found = _read(root)
-        state = _state(found) if found else GONE
-        if state == GONE:
+        found = look(root)
+        if found and found.state == GONE:
             _remove_snakemake_locks(root)
             _path(root).unlink(missing_ok=True)
-            return Finding(f"The last run of {root.name} was cut off ({found}). Its locks are removed.", GONE)
-    if state == UNKNOWN:
-        message = f"{root.name} may be run by {found}, which cannot be asked from here. If it is gone: --unlock once."
-        return Finding(message, UNKNOWN)
-    return Finding(f"{root.name} is being run by {found}. {_remedy(root)}", ALIVE)
+            return replace(found, remedy="Its locks are removed.")
+    return found
 
 
-def _remedy(root: Path) -> str:
-    return f"Wait for it, or end it: python scripts/controller.py cancel {root}, or Ctrl-C where it runs."
+def _remedy(root: Path, found: Holder) -> str:
+    ways = f"Wait for it, or end it: python scripts/controller.py cancel {root}, or Ctrl-C where it runs."
+    if found.host == me().host and found.user == me().user:
+        return ways
+    return f"{ways} If it is gone, it stops counting {SILENT_S // 60} minutes after its last sign of life."
 
 
-def _state(holder: Holder) -> str:
+def _state(root: Path, holder: Holder) -> str:
     mine = me()
     asked = holder.host != mine.host and holder.job not in (None, mine.job) and holder.user == mine.user
-    return state_of(holder, mine, _start_of(holder.pid), _job_lives(holder.job) if asked else None)
+    lives = _job_lives(holder.job) if asked else None
+    return state_of(holder, mine, _start_of(holder.pid), lives, _silent_s(root))
+
+
+def _silent_s(root: Path) -> float:
+    """Seconds since the record was touched, both by the clock of its file system: those of hosts differ."""
+    try:
+        with tempfile.TemporaryFile(dir=root) as file:
+            now = os.fstat(file.fileno()).st_mtime
+    except PermissionError:
+        now = time.time()
+    try:
+        # Opened, since what a network file system knows of a closed file may be old.
+        with open(_path(root)) as record:
+            return now - os.fstat(record.fileno()).st_mtime
+    except FileNotFoundError:
+        return SILENT_S
 
 
 def _start_of(pid: int) -> float | None:

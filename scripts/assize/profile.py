@@ -8,12 +8,14 @@ from assize.errors import UsageError
 
 @dataclass(frozen=True)
 class Profile:
-    """``resource_mode`` is None where the profile leaves it to the study; ``site`` has ``submitit-*`` by short name."""
+    """``resource_mode`` is None where the profile leaves it to the study; ``site`` has ``submitit-*`` by short name;
+    ``content`` is all that its file says."""
 
     folder: Path
     executor: str | None
     resource_mode: str | None
     site: dict = field(default_factory=dict)
+    content: dict = field(default_factory=dict)
 
     @property
     def submits(self) -> bool:
@@ -38,4 +40,24 @@ def read_profile(folder) -> Profile:
     if isinstance(config, list):
         config = dict(entry.split("=", 1) for entry in config)
     site = {key.removeprefix("submitit-"): value for key, value in content.items() if key.startswith("submitit-")}
-    return Profile(Path(folder), content.get("executor"), config.get("resource_mode"), site)
+    return Profile(Path(folder), content.get("executor"), config.get("resource_mode"), site, content)
+
+
+def check_cores(frozen: dict, cores) -> None:
+    """Refuse a run that submits its jobs to Slurm with other ``cores`` than the study's allocation has CPUs.
+
+    A group of grades asks for what ``cores`` can hold at once, and a single grade for the allocation: some grades of
+    the study would be made in other allocations than the others.
+
+    Raises
+    ------
+    UsageError : with the value that both must have.
+    """
+    terms = [section["terms"] for section in frozen["benchmarks"].values()]
+    wrong = [one["allocation"]["cpus"] for one in terms if one["resource_mode"] == "slurm"]
+    if any(cpus != cores for cpus in wrong):
+        raise UsageError(
+            "other_allocation",
+            f"{frozen['name']}: the profile has cores: {cores}, and the study's allocation {wrong[0]} CPUs",
+            f"set cores: {wrong[0]} in a copy of the profile (or --cores {wrong[0]}), or allocation.cpus in the study",
+        )

@@ -8,6 +8,7 @@ from pathlib import Path
 from assize import holder
 from assize.differences import differences
 from assize.errors import AssizeError, UsageError
+from assize.profile import check_cores
 from assize.records import read_record, write_record
 from assize.study import RESULTS, Study, load_config, resolve
 
@@ -33,8 +34,8 @@ def open_study(workflow, config: dict) -> Study:
             raise UsageError("bad_usage", f"--config {', '.join(unknown)}: not allowed; allowed: {allowed}")
         if workflow.is_main_process:
             study = Study(resolve(own, path, config.get("resource_mode")))
-            if found := holder.look(study.root):
-                print(found.message, file=sys.stderr)
+            if found := holder.clear_if_gone(study.root):
+                print(found, file=sys.stderr)
         else:
             study = Study.read(RESULTS / own["name"] / "study.json")
         study.attempts = int(config.get("attempts", 1))
@@ -48,11 +49,14 @@ def open_study(workflow, config: dict) -> Study:
 def begin(study: Study, workflow) -> None:
     """Hold the study for this run, and freeze it.
 
-    A study that a live run holds stops this run, and so does work of an agent's that it would throw away.
+    A study that a live run holds stops this run, and so does work of an agent's that it would throw away, or a profile
+    whose jobs would get unlike allocations.
     """
     from snakemake.exceptions import WorkflowError
 
     try:
+        if workflow.non_local_exec:
+            check_cores(study.frozen, workflow.resource_settings.cores)
         keep_work(study, workflow)
         holder.take(study.root)
     except UsageError as error:

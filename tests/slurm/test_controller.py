@@ -140,6 +140,21 @@ def test_a_study_inside_an_allocation_outlives_it(account):
     assert {grade["provenance"]["attempt"] for grade in account.grades("slow")} == {1}
 
 
+@pytest.mark.parametrize("profile", ["slurm", "allocation"])
+def test_a_controller_that_is_told_of_its_preemption_goes_on_afterwards(account, profile):
+    """As Slurm announces one: a SIGTERM to the job's steps, while the job is still called running."""
+    write_slow_study(account, seconds=2)
+    job = submit(account, f"--profile profiles/{profile} --configfile study.yaml")
+    wait_for(lambda: grading(account))
+    slurm("scancel", "--signal=TERM", job)
+    found = wait_until_done(account)
+    log = account.run("python scripts/controller.py logs").stdout
+    assert found["controller"]["state"] == "COMPLETED", log
+    assert int(job_field(job, "Restarts")) == 1
+    assert account.verdicts("slow") == SLOW_VERDICTS
+    assert {grade["provenance"]["attempt"] for grade in account.grades("slow")} == {1}
+
+
 def test_a_site_without_its_scratch_directory_is_told_so(account):
     """The settings of a node hold for the controller's own job too: in an allocation the study runs inside it."""
     profile = (account.root / "profiles/allocation/config.yaml").read_text()

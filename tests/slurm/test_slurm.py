@@ -94,7 +94,7 @@ def test_the_doctor_looks_at_a_node_as_a_grade_would_meet_it(ordinary):
     login = [check for _, check, place, _ in lines if not place]
     assert login == [
         *("python", "packages", "executor", "settings", "slurm", "partition", "allocation", "account", "qos"),
-        *("submission", "accounting"),
+        *("submission", "queue", "accounting"),
     ]
     node = {check: found for _, check, place, found in lines if place}
     assert len({place for _, _, place, _ in lines if place}) == 1
@@ -103,7 +103,7 @@ def test_the_doctor_looks_at_a_node_as_a_grade_would_meet_it(ordinary):
     assert "rootless" in node["engine"]
     assert "created, run and committed" in node["containers"]
     assert IMAGE in node["images"]
-    assert {"subuid", "subgid", "XDG_RUNTIME_DIR", "scratch", "results"} <= set(node)
+    assert {"subuid", "subgid", "XDG_RUNTIME_DIR", "home", "scratch", "results"} <= set(node)
     assert len(ordinary.slurm_jobs()) == len(before) + 1
     assert not list((ordinary.root / ".snakemake").glob("doctor-*"))
     left = ordinary.run(

@@ -12,7 +12,7 @@ from assize import doctor
 from assize.benchmarks import load_benchmark
 from assize.doctor import Answer, Needs, cluster, installation, node, remote
 from assize.profile import read_profile
-from assize.study import load_config, resolve
+from assize.study import load_config, resolve, staged_path
 from conftest import ROOT
 
 NEEDS = Needs("submitit", "slurm", 16, 30720, 35, frozenset(["bubblewrap"]), None, (), {})
@@ -38,6 +38,11 @@ def test_a_study_says_what_it_needs():
     assert (needs.executor, needs.resource_mode, needs.cpus, needs.memory_mb) == ("submitit", "slurm", 16, 30720)
     assert (needs.lanes, needs.container, needs.slurm) == ({"bubblewrap"}, False, True)
     assert needs.settings == {"partition": "short", "lost_after": 60}
+    # 24 grades of the default study, each of a minute or more, in groups of up to 25.
+    assert (needs.group_minutes, needs.jobs) == (24 * needs.minutes, 100)
+    assert needs.profile.endswith("profiles/slurm/config.yaml")
+    many = replace(profile, content={"group-components": {"grade": 5}})
+    assert doctor.needs_of(many, frozen).group_minutes == 5 * needs.minutes
 
 
 def test_without_slurm_none_is_needed():
@@ -109,6 +114,35 @@ def test_the_executor_and_its_settings():
     assert says(executor, "missing", "no executor absent")
 
 
+def test_a_profile_of_another_allocation_is_told():
+    profile = read_profile(ROOT / "profiles" / "slurm")
+    frozen = resolve(load_config(ROOT / "config/study.yaml"), "study.yaml", profile.resource_mode)
+    assert installation.check_cores(frozen, 16) == []
+    (finding,) = installation.check_cores(frozen, 32)
+    assert says(finding, "missing", "cores: 32", "16 CPUs", "set cores: 16")
+
+
+def test_datasets_are_staged_or_can_be(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, "127.0.0.1")
+    unreachable = {"url": "http://127.0.0.1:9/problems"}
+    here = {"file": str(tmp_path / "problems")}
+    declaration = {"filename": "problems.jsonl", "sha256": "a" * 64, "size": 3, "sources": [unreachable, here]}
+    frozen = {"datasets": {"problems": declaration}}
+    (finding,) = installation.check_datasets(frozen)
+    assert says(finding, "missing", "problems is not staged", "127.0.0.1", "No such file", "stage.py get")
+    (tmp_path / "problems").write_text("abc")
+    (finding,) = installation.check_datasets(frozen)
+    assert says(finding, "ok", f"will be staged from file {tmp_path}/problems")
+    place = tmp_path / staged_path(declaration)
+    place.parent.mkdir(parents=True)
+    place.write_text("abc")
+    (tmp_path / "problems").unlink()
+    (finding,) = installation.check_datasets(frozen)
+    assert says(finding, "ok", "problems is staged")
+
+
 # ------------------------------------------------------------ the cluster; literal output of Slurm 22.05
 
 PARTITIONS = cluster.parse_partitions("spare|up|1-00:00:00\nmain*|up|1-00:00:00\nshort|up|30:00\nold|inact|infinite\n")
@@ -161,12 +195,38 @@ def test_an_account_is_one_of_the_users():
 
 def test_slurm_checks_a_grades_job_itself():
     settings = {"partition": "main", "account": "lab", "extra": "--nice=10 --gres gpu:1"}
-    command = cluster.submission(replace(NEEDS, settings=settings))
+    command = cluster.submission(replace(NEEDS, settings=settings), 35)
     asked = ["--cpus-per-task=16", "--mem=30720M", "--time=35", "--partition=main", "--account=lab"]
     assert command == ["sbatch", "--test-only", *asked, "--nice=10", "--gres", "gpu:1", "--wrap", "true"]
     taken = "sbatch: Job 48 to start at 2026-11-30T19:14:53 using 16 processors on nodes vm in partition main\n"
-    assert says(cluster.decide_submission(Answer(taken)), "ok", "2026-11-30T19:14:53")
-    assert says(cluster.decide_submission(REFUSED), "missing", "Invalid partition name")
+    decide = cluster.decide_submission
+    assert says(decide(Answer(taken), None, 35, "site"), "ok", "2026-11-30T19:14:53")
+    assert says(decide(Answer(taken), Answer(taken), 840, "site"), "ok", "a group's of 840 minutes too")
+    assert says(decide(REFUSED, None, 35, "site/config.yaml"), "missing", "Invalid partition name", "site/config.yaml")
+    long = Answer(None, "sbatch: error: QOSMaxWallDurationPerJobLimit")
+    assert says(decide(Answer(taken), long, 840, "site"), "missing", "840 minutes", "QOSMaxWall", "group-components")
+
+
+def test_a_group_asks_for_the_sum_of_its_grades_to_the_partitions_limit():
+    assert cluster.group_minutes(replace(NEEDS, group_minutes=840), PARTITIONS) == 840
+    assert cluster.group_minutes(replace(NEEDS, group_minutes=9000), PARTITIONS) == 1440
+    short = {"partition": "main,short"}
+    assert cluster.group_minutes(replace(NEEDS, group_minutes=840, settings=short), PARTITIONS) == 30
+
+
+def test_slurm_takes_as_many_jobs_as_the_profile_submits_at_once():
+    config, shown = (
+        Answer("MailProg = /bin/mail\nMaxArraySize            = 1001\n"),
+        Answer("lab|normal|\nb|normal|50\n"),
+    )
+    needs = replace(NEEDS, jobs=100, settings={"account": "lab"})
+    assert says(cluster.decide_queue(needs, config, shown), "ok", "100 jobs")
+    assert says(cluster.decide_queue(needs, Answer(None), Answer(None)), "ok")
+    small = Answer("MaxArraySize            = 64\n")
+    assert says(cluster.decide_queue(needs, small, shown), "absent", "MaxArraySize is 64", needs.profile)
+    other = replace(needs, settings={"account": "b"})
+    assert says(cluster.decide_queue(other, config, shown), "absent", "MaxSubmitJobs is 50")
+    assert says(cluster.decide_queue(replace(needs, settings={}), config, shown), "absent", "MaxSubmitJobs is 50")
 
 
 def test_accounting_is_no_need():
@@ -224,6 +284,22 @@ def test_scratch_of_this_machine(tmp_path, monkeypatch):
     assert node.can_execute(str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
     assert says(node.check_scratch(), "missing", "missing: no directory")
+
+
+def test_a_home_that_jobs_cannot_write_to_is_found(tmp_path, monkeypatch):
+    """As on nodes that lack the home directory: Snakemake would end there before the first job."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "file" / "ada"))
+    assert says(node.check_home(), "missing", "/file/ada/.cache", "submitit-modules: export XDG_CACHE_HOME=")
+    snakefile = tmp_path / "Snakefile"
+    snakefile.write_text("rule all:\n    shell: 'true'\n")
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", "--profile", "none", "--snakefile", snakefile]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True).returncode != 0
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert says(node.check_home(), "ok", "/cache/snakemake")
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_results_rename_and_lock(tmp_path):

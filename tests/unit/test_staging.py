@@ -24,6 +24,8 @@ from assize import records
 from assize.errors import InfrastructureError, UsageError
 from assize.staging import download, stage
 from assize.staging.download import is_rest, strong_validator
+from assize.study import resolve
+from conftest import SMALL, wait_for
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "stage.py"
 BYTES = random.Random(0).randbytes(1_000_000)
@@ -140,6 +142,11 @@ def run(*arguments, **options):
 def written(path, value):
     path.write_text(json.dumps(value))
     return path
+
+
+def study_with(datasets) -> dict:
+    """A frozen study that declares them."""
+    return resolve(SMALL, "small.yaml", "none") | {"datasets": datasets}
 
 
 # What ends up in place
@@ -578,7 +585,7 @@ def test_a_member_of_a_published_sdist(monkeypatch, output):
 
 def test_get_from_a_study_prints_the_receipt(tmp_path, output):
     (tmp_path / "here").write_bytes(BYTES)
-    study = written(tmp_path / "study.json", {"datasets": {"data": declare({"file": str(tmp_path / "here")})}})
+    study = written(tmp_path / "study.json", study_with({"data": declare({"file": str(tmp_path / "here")})}))
     status, result, log = run("get", "--study", study, "--dataset", "data", "--output", output)
     receipt = records.read_record(f"{output}.json", "receipt")
     assert (status, result) == (0, {"ok": True, "path": str(output), **receipt})
@@ -619,10 +626,12 @@ def test_on_a_terminal_progress_is_a_bar_and_stdout_stays_clean(tmp_path, output
         (["fetch"], "bad_usage"),
         (["get", "--dataset", "data", "--output", "out"], "bad_usage"),
         (["get", "--study", "s", "--declaration", "d", "--dataset", "data", "--output", "out"], "bad_usage"),
-        (["get", "--study", "absent.json", "--dataset", "data", "--output", "out"], "bad_input"),
-        (["get", "--study", "torn.json", "--dataset", "data", "--output", "out"], "bad_input"),
+        (["get", "--study", "absent.json", "--dataset", "data", "--output", "out"], "missing_record"),
+        (["get", "--study", "torn.json", "--dataset", "data", "--output", "out"], "bad_record"),
+        (["get", "--study", "alien.json", "--dataset", "data", "--output", "out"], "bad_record"),
+        (["get", "--declaration", "torn.json", "--dataset", "data", "--output", "out"], "bad_record"),
         (["get", "--study", "study.json", "--dataset", "other", "--output", "out"], "unknown_dataset"),
-        (["get", "--study", "study.json", "--dataset", "faulty", "--output", "out"], "bad_record"),
+        (["get", "--study", "faulty.json", "--dataset", "data", "--output", "out"], "bad_record"),
         (["get", "--study", "study.json", "--dataset", "data", "--output", "."], "bad_output"),
         (["push", "absent", "host:/path"], "bad_input"),
         (["push", "study.json", "host"], "bad_target"),
@@ -633,10 +642,27 @@ def test_on_a_terminal_progress_is_a_bar_and_stdout_stays_clean(tmp_path, output
 )
 def test_bad_usage_is_one_json_object_and_exit_status_2(tmp_path, arguments, code):
     declaration = declare({"file": "/missing"})
-    written(tmp_path / "study.json", {"datasets": {"data": declaration, "faulty": {**declaration, "size": "big"}}})
+    written(tmp_path / "study.json", study_with({"data": declaration}))
+    written(tmp_path / "faulty.json", study_with({"data": {**declaration, "size": "big"}}))
+    written(tmp_path / "alien.json", {"datasets": {"data": declaration}})
     (tmp_path / "torn.json").write_text('{"datasets"')
     status, result, _ = run(*arguments, cwd=tmp_path)
     assert (status, result["ok"], result["error"]["code"]) == (2, False, code)
+
+
+def test_at_sigterm_it_ends_as_every_command_does_and_goes_on_later(depot, tmp_path, output):
+    depot.faults = [("stall", 500_000)]
+    declaration = written(tmp_path / "data.json", declare({"url": f"{depot.url}/data"}))
+    command = ["get", "--declaration", declaration, "--dataset", "data", "--output", output]
+    process = subprocess.Popen([sys.executable, SCRIPT, *command], stderr=subprocess.DEVNULL)
+    part = output.with_name(".data.bin.part")
+    wait_for(lambda: part.exists() and part.stat().st_size > 0)
+    process.terminate()
+    assert process.wait(60) == 143
+    assert part.stat().st_size > 0
+    status, _, log = run(*command)
+    assert status == 0
+    assert "continued from byte" in log
 
 
 def test_no_right_source_is_one_json_object_and_exit_status_3(tmp_path, output):

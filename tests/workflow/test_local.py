@@ -340,3 +340,14 @@ def test_the_container_lane_gives_the_same_verdicts_and_names_its_image(small):
     sandbox = grade["provenance"]["sandbox"]
     assert (sandbox["lane"], sandbox["image"], sandbox["engine_limits"]) == ("container", lane.image, None)
     assert sandbox["image_digest"].startswith("sha256:")
+
+
+def test_a_profile_whose_groups_would_get_another_allocation_is_refused_before_any_job(small):
+    """A group of grades asks for the profile's cores; a single one, made again, for the study's allocation."""
+    small.config["allocation"] = {"cpus": 8, "memory": "15g"}
+    small.write()
+    done = small.run("--submitit-cluster", "local", profile="profiles/slurm", check=False)
+    assert done.returncode == 1
+    assert "cores: 16, and the study's allocation 8 CPUs" in done.stderr
+    assert "--cores 8" in done.stderr
+    assert not small.results.joinpath("calibration").exists()

@@ -63,14 +63,18 @@ def ask(*command: str, seconds: float = 60, **options) -> Answer:
         return Answer(None, f"{command[0]}: {error}")
     if done.returncode:
         lines = (done.stderr.strip() or done.stdout.strip() or f"exit status {done.returncode}").splitlines()
-        return Answer(None, f"{command[0]}: {lines[-1]}"[:300])
+        return Answer(None, f"{command[0]}: {lines[-1].removeprefix(f'{command[0]}: ')}"[:300])
     # Some programs of Slurm say what they did on stderr.
     return Answer(done.stdout or done.stderr)
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a study needs of a site, and what its profile says of the site. Memory in MiB, time in minutes."""
+    """What a study needs of a site, and what its profile says of the site. Memory in MiB, time in minutes.
+
+    ``group_minutes`` is what the largest group of grades asks for, one after another; ``jobs`` how many Slurm jobs the
+    profile lets be in flight.
+    """
 
     executor: str
     resource_mode: str
@@ -81,6 +85,9 @@ class Needs:
     engine: str | None
     images: tuple[str, ...]
     settings: dict
+    group_minutes: int = 0
+    jobs: int | None = None
+    profile: str = "profiles/slurm"
 
     @property
     def slurm(self) -> bool:
@@ -94,13 +101,19 @@ class Needs:
 
 def needs_of(profile: Profile, frozen: dict) -> Needs:
     """What a frozen study needs under a profile."""
+    from collections import Counter
+
     from assize.benchmarks import load_benchmark
-    from assize.study import memory_mb
+    from assize.study import Study, memory_mb
 
     images = {image for name, section in frozen["benchmarks"].items() for image in load_benchmark(name).images(section)}
     sections = frozen["benchmarks"].values()
     sandboxes = [section["terms"]["sandbox"] for section in sections]
     allocations = [section["terms"]["allocation"] for section in sections]
+    episodes = Counter(episode.benchmark for episode in Study(frozen).episodes())
+    share = int(pairs(profile.content.get("group-components")).get("grade", 1))
+    groups = {name: section for name, section in frozen["benchmarks"].items() if not section["alone"]}
+    jobs = str(profile.content.get("jobs"))
     return Needs(
         executor=profile.executor or "local",
         resource_mode=next(section["terms"]["resource_mode"] for section in sections),
@@ -111,7 +124,15 @@ def needs_of(profile: Profile, frozen: dict) -> Needs:
         engine=next((sandbox["engine"] for sandbox in sandboxes if sandbox.get("engine")), None),
         images=tuple(sorted(images)),
         settings={name.replace("-", "_"): value for name, value in profile.site.items()},
+        group_minutes=max((min(share, episodes[name]) * groups[name]["minutes"] for name in groups), default=0),
+        jobs=int(jobs) if jobs.isdecimal() else None,
+        profile=f"{profile.folder}/config.yaml",
     )
+
+
+def pairs(setting) -> dict:
+    """Of a setting of a profile that gives numbers to names: a mapping, or a list of ``name=number``."""
+    return setting if isinstance(setting, dict) else dict(entry.split("=", 1) for entry in setting or [])
 
 
 def print_findings(findings: list[Finding]) -> None:

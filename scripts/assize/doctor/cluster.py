@@ -7,7 +7,6 @@ from snakemake_executor_plugin_submitit.slurm import parse_minutes
 
 from assize.doctor import Answer, Finding, Needs, absent, ask, missing, ok
 
-PROFILE = "profiles/slurm/config.yaml"
 # Compact states (sinfo %t) of a node on which nothing starts until somebody acts; suffixes follow.
 UNUSABLE = ("down", "drain", "drng", "fail", "maint", "unk", "inval")
 
@@ -26,11 +25,15 @@ def check_cluster(needs: Needs) -> list[Finding]:
         decide_allocation(settings.get("partition"), partitions, nodes, needs),
     ]
     user = ask("id", "-un").output.strip()
-    shown = ask("sacctmgr", "-nP", "show", "assoc", f"user={user}", "format=Account,QOS")
+    shown = ask("sacctmgr", "-nP", "show", "assoc", f"user={user}", "format=Account,QOS,MaxSubmitJobs")
     for name in ("account", "qos"):
         if settings.get(name):
             findings.append(decide_association(name, str(settings[name]), shown))
-    findings.append(decide_submission(ask(*submission(needs))))
+    single = ask(*submission(needs, needs.minutes))
+    minutes = group_minutes(needs, partitions)
+    group = ask(*submission(needs, minutes)) if minutes > needs.minutes and single.output is not None else None
+    findings.append(decide_submission(single, group, minutes, needs.profile))
+    findings.append(decide_queue(needs, ask("scontrol", "show", "config"), shown))
     findings.append(decide_accounting(ask("sacct", "-X", "-n", "--starttime=now-1minutes", "--format=JobID")))
     return findings
 
@@ -123,22 +126,55 @@ def decide_association(name: str, value: str, shown: Answer) -> Finding:
     return ok(name, value)
 
 
-def submission(needs: Needs) -> list[str]:
-    """The command that has Slurm check a grade's job, and start nothing."""
+def group_minutes(needs: Needs, partitions: dict) -> int:
+    """What a group of grades asks for: the sum of its members' times, to the partition's limit at most."""
+    limits = [partitions[name][2] for name in chosen(needs.settings.get("partition"), partitions) if name in partitions]
+    return min([needs.group_minutes, *(limit for limit in limits if limit is not None)])
+
+
+def submission(needs: Needs, minutes: int) -> list[str]:
+    """The command that has Slurm check the job of a grade, or of a group of them, and start nothing."""
     settings = needs.settings
-    flags = [f"--cpus-per-task={needs.cpus}", f"--mem={needs.memory_mb}M", f"--time={needs.minutes}"]
+    flags = [f"--cpus-per-task={needs.cpus}", f"--mem={needs.memory_mb}M", f"--time={minutes}"]
     flags += [
         f"--{name}={settings[name]}" for name in ("partition", "account", "qos", "constraint") if settings.get(name)
     ]
     return ["sbatch", "--test-only", *flags, *shlex.split(str(settings.get("extra") or "")), "--wrap", "true"]
 
 
-def decide_submission(answer: Answer) -> Finding:
-    if answer.output is None:
-        remedy = f"correct the submitit settings of {PROFILE}, or the study's allocation"
-        return missing("submission", f"Slurm would refuse a grade's job: {answer.complaint}", remedy)
-    when = re.search(r"to start at (\S+)", answer.output)
-    return ok("submission", f"Slurm would take a grade's job{f', and start it about {when[1]}' if when else ''}")
+def decide_submission(single: Answer, group: Answer | None, minutes: int, profile: str) -> Finding:
+    """Slurm would take a grade's job, and the longer one of a group of grades; ``group`` is None if there are none."""
+    if single.output is None:
+        remedy = f"correct the submitit settings of {profile}, or the study's allocation"
+        return missing("submission", f"Slurm would refuse a grade's job: {single.complaint}", remedy)
+    when = re.search(r"to start at (\S+)", single.output)
+    told = f"Slurm would take a grade's job{f', and start it about {when[1]}' if when else ''}"
+    if group is None:
+        return ok("submission", told)
+    if group.output is None:
+        said = f"Slurm would take a grade's job, and refuse a group's of {minutes} minutes: {group.complaint}"
+        return missing("submission", said, f"fewer grades in a group (group-components in {profile})")
+    return ok("submission", f"{told}; a group's of {minutes} minutes too")
+
+
+def decide_queue(needs: Needs, config: Answer, shown: Answer) -> Finding:
+    """Whether Slurm takes as many jobs, and as large arrays of them, as the profile lets be in flight."""
+    if needs.jobs is None:
+        return ok("queue", f"jobs in {needs.profile} sets no limit")
+    array = re.search(r"^MaxArraySize\s*=\s*(\d+)", config.output or "", re.MULTILINE)
+    rows = [line.split("|") for line in (shown.output or "").splitlines()]
+    account = needs.settings.get("account")
+    limits = {
+        "MaxArraySize": [int(array[1])] if array else [],
+        "MaxSubmitJobs": [
+            int(row[2]) for row in rows if len(row) == 3 and row[2].isdecimal() and account in (None, row[0])
+        ],
+    }
+    small = [f"{name} is {min(found)}" for name, found in limits.items() if min(found, default=needs.jobs) < needs.jobs]
+    if small:
+        said = f"{' and '.join(small)}, and {needs.profile} lets {needs.jobs} jobs be in flight"
+        return absent("queue", said, "fewer at a time take longer")
+    return ok("queue", f"takes {needs.jobs} jobs at once")
 
 
 def decide_accounting(answer: Answer) -> Finding:

@@ -68,6 +68,44 @@ def decide_packages(pins: list[tuple[str, str, str]], installed: dict[str, str],
     return ok("packages", f"{len(wanted)} as locked in envs/requirements.lock")
 
 
+def check_datasets(frozen: dict) -> list[Finding]:
+    """Each dataset of the study is staged, or can be: a night ends early at one that cannot."""
+    from assize.staging.sources import SourceFailed, describe, probe
+    from assize.study import staged_path
+
+    findings = []
+    for name, declaration in frozen["datasets"].items():
+        place, failures = Path(staged_path(declaration)), []
+        if place.is_file() and place.stat().st_size == declaration["size"]:
+            findings.append(ok("datasets", f"{name} is staged"))
+            continue
+        for source in declaration["sources"]:
+            try:
+                probe(source)
+            except SourceFailed as error:
+                failures.append(f"{describe(source)}: {error}"[:250])
+            else:
+                findings.append(ok("datasets", f"{name} will be staged from {describe(source)}"))
+                break
+        else:
+            said = f"{name} is not staged, and no source of it answers here: {'; '.join(failures)}"
+            remedy = f"stage it where one does (scripts/stage.py get), or add a source; its place is {place}"
+            findings.append(missing("datasets", said, remedy))
+    return findings
+
+
+def check_cores(frozen: dict, cores) -> list[Finding]:
+    """Groups of grades and single ones get the same allocation."""
+    from assize import profile
+    from assize.errors import UsageError
+
+    try:
+        profile.check_cores(frozen, cores)
+    except UsageError as error:
+        return [missing("cores", error.message, error.hint)]
+    return []
+
+
 def check_profile(needs: Needs, where) -> list[Finding]:
     """The executor that the profile asks for, and its settings."""
     if needs.executor == "local":

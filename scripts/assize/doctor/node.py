@@ -42,6 +42,7 @@ def check_node(needs: Needs) -> list[Finding]:
     """All that holds for this machine. What only containers need is looked at where the study uses them."""
     findings = [
         decide_sandbox("bubblewrap" in needs.lanes, *probe_bubblewrap(), read_sysctls()),
+        check_home(),
         check_scratch(),
         check_results(),
     ]
@@ -96,6 +97,18 @@ def decide_sandbox(needed: bool, milliseconds: float | None, why: str, sysctls: 
 
 
 # ------------------------------------------------------------ places to write
+
+
+def check_home() -> Finding:
+    """Each job runs Snakemake, which makes a cache in the home directory before all else."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser(), "snakemake")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".assize-doctor-", dir=folder):
+            return ok("home", f"{folder} can be written to")
+    except OSError as error:
+        remedy = "submitit-modules: export XDG_CACHE_HOME=DIRECTORY, one that jobs can write to, such as /scratch/$USER"
+        return missing("home", f"{folder}: {error.strerror}; Snakemake starts no job without it", remedy)
 
 
 def check_scratch() -> Finding:

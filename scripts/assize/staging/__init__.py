@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from assize import records
+from assize.cli import log
 from assize.errors import InfrastructureError, UsageError
 from assize.staging import sources
 from assize.staging.part import Part, SourceFailed, remove_part, require_space
-from assize.staging.progress import say
 
 SECONDS_BETWEEN_WAITING_LINES = 60
 
@@ -35,7 +35,7 @@ def stage(declaration: dict, name: str, output) -> dict:
     records.check(declaration, "dataset", name)
     output = Path(output)
     if output.is_dir():
-        raise UsageError("bad_output", f"{output} is a folder", "Name the file that the dataset shall become.")
+        raise UsageError("bad_output", f"{output} is a folder", "name the file that the dataset shall become")
     part_path = output.with_name(f".{output.name}.part")
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ def stage(declaration: dict, name: str, output) -> dict:
                 remove_part(leftover)
     except OSError as error:
         raise InfrastructureError(
-            "cannot_write", f"{output}: {error}", "Look at the folder and its file system."
+            "cannot_write", f"{output}: {error}", "look at the folder and its file system"
         ) from error
     return receipt
 
@@ -61,7 +61,7 @@ def locked(output: Path):
         try:
             lock.acquire(timeout=wait, poll_interval=0.2)
         except Timeout:
-            say(f"{output.name}: waiting for {lock.lock_file}: another process stages this file")
+            log(f"{output.name}: waiting for {lock.lock_file}: another process stages this file")
             wait = SECONDS_BETWEEN_WAITING_LINES
     try:
         yield
@@ -75,9 +75,9 @@ def _receipt_in_place(declaration: dict, name: str, output: Path) -> dict | None
         return None
     right = output.stat().st_size == declaration["size"] and records.sha256_file(output) == declaration["sha256"]
     if not right:
-        say(f"{output.name}: the file in place is not the declared one; it stays until the right one is here")
+        log(f"{output.name}: the file in place is not the declared one; it stays until the right one is here")
         return None
-    say(f"{output.name}: in place already")
+    log(f"{output.name}: in place already")
     try:
         receipt = records.read_record(receipt_path(output), "receipt")
     except UsageError:
@@ -100,7 +100,7 @@ def _receive(declaration: dict, name: str, output: Path, part_path: Path) -> dic
                 part.settle(output)
         except SourceFailed as error:
             failures.append(f"{sources.describe(source)}: {error}")
-            say(f"{output.name}: {failures[-1]}")
+            log(f"{output.name}: {failures[-1]}")
         else:
             return _write_receipt(declaration, name, output, source)
     tried = "\n".join(f"  {failure}" for failure in failures)
@@ -108,7 +108,7 @@ def _receive(declaration: dict, name: str, output: Path, part_path: Path) -> dic
     raise InfrastructureError(
         "no_source",
         f"{name}: none of {len(failures)} source(s) gave the declared file ({wanted}):\n{tried}",
-        "Add a source that has it to the declaration, or put the file in its place by hand.",
+        "add a source that has it to the declaration, or put the file in its place by hand",
     )
 
 

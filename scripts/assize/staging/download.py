@@ -4,8 +4,8 @@ import re
 import time
 from contextlib import contextmanager
 
+from assize.cli import log
 from assize.staging.part import Part, SourceFailed
-from assize.staging.progress import say
 
 CHUNK = 1 << 16  # bytes; what a cut connection can lose
 CONNECT_TIMEOUT = 20.0  # seconds
@@ -63,8 +63,17 @@ def patiently(attempt, subject: str, arrived=lambda: 0):
             if idle >= ATTEMPTS:
                 raise SourceFailed(f"{error}; gave up after {idle} attempts") from error
             pause = FIRST_PAUSE * 2 ** (idle - 1)
-            say(f"{subject}: {error}; next attempt in {pause:g} s")
+            log(f"{subject}: {error}; next attempt in {pause:g} s")
             time.sleep(pause)
+
+
+def answers(url: str) -> None:
+    """Ask for ``url`` once, and read nothing. Raises SourceFailed or Interrupted when it does not come."""
+    import requests
+
+    with network_errors(), requests.get(url, stream=True, timeout=timeouts()) as response:
+        if response.status_code != 200:
+            raise refusal(response)
 
 
 def fetch(url: str, part: Part) -> None:
@@ -85,7 +94,7 @@ def fetch(url: str, part: Part) -> None:
         if part.continued and not part.is_right():
             # The kept beginning may have rotted, or the server may have a new file under an old date: that is no
             # fault of the bytes that a fresh download gives.
-            say(f"{url}: the continued file is not the declared one; from the beginning again")
+            log(f"{url}: the continued file is not the declared one; from the beginning again")
             part.discard()
             whole()
 
@@ -104,7 +113,7 @@ def _continue(session, url: str, part: Part) -> None:
 
 def _begin(response, url: str, part: Part, validator: str) -> None:
     if response.status_code == 206 and is_rest(response.headers, part.received, validator):
-        say(f"{url}: continued from byte {part.received:,}")
+        log(f"{url}: continued from byte {part.received:,}")
         part.continued = True
     elif response.status_code == 200:
         part.start(url, strong_validator(response.headers))

@@ -21,7 +21,7 @@ def require_space(folder: Path, size: int) -> None:
         raise InfrastructureError(
             "disk_full",
             f"{folder}: {size:,} bytes are needed, {free:,} bytes are free",
-            "Free some space there, or stage to another folder.",
+            "free some space there, or stage to another folder",
         )
 
 

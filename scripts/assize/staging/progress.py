@@ -3,12 +3,9 @@
 import sys
 import time
 
+from assize.cli import log
+
 SECONDS_BETWEEN_LINES = 5.0
-
-
-def say(text: str) -> None:
-    """One line on stderr; while a bar is shown, rich prints it above the bar."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def meter(label: str, total: int | None, done: int = 0):
@@ -32,7 +29,7 @@ class Lines:
         if far or last or time.monotonic() - self._said_at >= SECONDS_BETWEEN_LINES:
             self._said, self._said_at = done, time.monotonic()
             share = f" of {self._total:,} bytes ({100 * done // self._total}%)" if self._total else " bytes"
-            say(f"{self._label}: {done:,}{share}")
+            log(f"{self._label}: {done:,}{share}")
 
     def close(self) -> None:
         """Nothing to tidy up: a line that is said stays said."""

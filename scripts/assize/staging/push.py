@@ -8,9 +8,10 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from assize import records
+from assize.cli import log
 from assize.errors import InfrastructureError, UsageError
 from assize.staging import ssh
-from assize.staging.progress import meter, say
+from assize.staging.progress import meter
 
 CHUNK = 1 << 20  # bytes
 
@@ -50,7 +51,7 @@ def push(file, target: str) -> dict:
             if arrived != sha256:
                 raise InfrastructureError("push_failed", f"{target} has sha256 {arrived} after the push, not {sha256}")
         else:
-            say(f"{target}: the same already")
+            log(f"{target}: the same already")
     except OSError as error:
         raise InfrastructureError("push_failed", f"{file} to {target}: {error}") from error
     return {"sent": sent, "bytes": size, "sha256": sha256, "target": target}
@@ -60,7 +61,7 @@ def split_target(target: str) -> tuple[str, str]:
     """Host and path of ``HOST:PATH``; an IPv6 address stands in brackets."""
     match = re.fullmatch(r"((?:[^@:]+@)?)(?:\[([^\]]+)\]|([^:\[\]]+)):(.+)", target)
     if not match:
-        raise UsageError("bad_target", f"{target!r} is not HOST:PATH", "For example node7:/scratch/data.h5")
+        raise UsageError("bad_target", f"{target!r} is not HOST:PATH", "for example node7:/scratch/data.h5")
     return match[1] + (match[2] or match[3]), match[4]
 
 
@@ -77,7 +78,7 @@ def remote_sha256(host: str, path: str) -> str | None:
     if ran.returncode == 0 and answer == "absent":
         return None
     if ran.returncode == 0 and answer == "irregular":
-        raise UsageError("bad_target", f"{host}:{path} is not a file", "Name the file that the copy shall become.")
+        raise UsageError("bad_target", f"{host}:{path} is not a file", "name the file that the copy shall become")
     if ran.returncode or not re.match(r"[0-9a-f]{64}\b", answer):
         why = ssh.last_words(ran.stderr, ran.returncode)
         raise InfrastructureError("push_failed", f"{host}: no sha256 of {path}: {why}")

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from assize.staging import ssh
 from assize.staging.archive import member_chunks
-from assize.staging.download import fetch
+from assize.staging.download import Interrupted, answers, fetch
 from assize.staging.part import Part, SourceFailed, require_space
 from assize.staging.pypi import find_distribution
 
@@ -28,6 +28,27 @@ def receive(source: dict, part: Part) -> None:
     """Fill ``part`` from a source of a checked declaration. Raises SourceFailed."""
     kind = next(kind for kind in KINDS if kind in source)
     KINDS[kind](source, part)
+
+
+def probe(source: dict) -> None:
+    """Raise SourceFailed unless a source of a checked declaration answers; nothing is downloaded."""
+    kind = next(kind for kind in KINDS if kind in source)
+    try:
+        if kind == "file":
+            with closing(file_chunks(Path(source["file"]))) as chunks:
+                next(chunks, b"")
+        elif kind == "ssh":
+            done = subprocess.run(
+                ssh.command(source["ssh"], ["test", "-r", source["path"]]),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+            )
+            if done.returncode:
+                raise SourceFailed(ssh.last_words(done.stderr, done.returncode))
+        else:
+            answers(find_distribution(source).url if kind == "pypi" else url_of(source))
+    except (Interrupted, OSError) as error:
+        raise SourceFailed(str(error)) from error
 
 
 def pour(chunks: Iterator[bytes], part: Part) -> None:
@@ -60,14 +81,21 @@ def file_chunks(path: Path) -> Iterator[bytes]:
 
 def from_url(source: dict, part: Part) -> None:
     """Download over http or https."""
-    fetch(source["url"], part)
+    fetch(url_of(source), part)
 
 
 def from_huggingface(source: dict, part: Part) -> None:
-    """Download a file of a dataset repository; the environment variable HF_ENDPOINT names another endpoint."""
+    """Download a file of a dataset repository."""
+    fetch(url_of(source), part)
+
+
+def url_of(source: dict) -> str:
+    """Where a source of the web lies; the environment variable HF_ENDPOINT names another endpoint of Hugging Face."""
+    if "url" in source:
+        return source["url"]
     endpoint = (os.environ.get("HF_ENDPOINT") or HUGGINGFACE).rstrip("/")
     repository, revision, path = (quote(source[key]) for key in ("huggingface", "revision", "path"))
-    fetch(f"{endpoint}/datasets/{repository}/resolve/{revision}/{path}", part)
+    return f"{endpoint}/datasets/{repository}/resolve/{revision}/{path}"
 
 
 def from_ssh(source: dict, part: Part) -> None:

@@ -16,7 +16,7 @@ def command(host: str, argv: list[str]) -> list[str]:
     Raises UsageError when the host could be read as an option, or ASSIZE_SSH cannot be split into words.
     """
     if any(not piece or piece.startswith("-") for piece in host.split("@")):
-        raise UsageError("bad_host", f"{host!r} is not a host", "Write host or user@host.")
+        raise UsageError("bad_host", f"{host!r} is not a host", "write host or user@host")
     try:
         ssh = shlex.split(os.environ.get("ASSIZE_SSH") or DEFAULT)
     except ValueError as error:
