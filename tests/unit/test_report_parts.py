@@ -63,7 +63,7 @@ def chain_of(study) -> dict[str, Link]:
 
 def test_each_link_of_an_untouched_grade_is_checked(finished):
     found = chain_of(finished)
-    assert list(found) == ["terms", "calibration", "admission", "snapshot", "evidence"]
+    assert list(found) == ["terms", "calibration", "admission", "snapshot", "evidence", "verdict"]
     assert {link.state for link in found.values()} == {CHECKED}
 
 
