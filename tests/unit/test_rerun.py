@@ -1,8 +1,12 @@
 """Two grades of the same work: the same, changed, or not to be compared."""
 
+import errno
+
 import pytest
 
+from assize import rerun
 from assize.differences import differences
+from assize.errors import InfrastructureError
 from assize.rerun import incomparable, judged, wishes
 
 
@@ -94,3 +98,16 @@ def test_data_by_hash_and_files_of_the_project_need_no_trust():
     datasets = source(url="https://example.org/data") | {"more": source(file="../shared/data")["data"]}
     config = {"benchmarks": {"command": SUITE, "programbench": PROGRAMBENCH}, "datasets": datasets}
     assert list(wishes(config | {"conditions": {"x\0": {}}, "name": "a\0b"})) == []
+
+
+def test_a_disk_that_a_bundle_does_not_fit_on_is_no_fault_of_the_bundle(tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bundle.tar.gz").write_bytes(b"x")
+    monkeypatch.setattr(rerun, "unpack", full)
+    with pytest.raises(InfrastructureError, match="No space left on device") as raised:
+        rerun.lay_out(tmp_path / "bundle.tar.gz", None)
+    assert "make room there" in raised.value.hint
+    assert list((tmp_path / "results").iterdir()) == []
