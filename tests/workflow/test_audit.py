@@ -268,6 +268,13 @@ def bar_gate(results):
         change_grade(episode, provenance={"calibration": digest(hashes)})(results)
 
 
+def borrow_evidence(results):
+    """Another file with the right hash, where the grader's own was."""
+    shutil.rmtree(results / REFERENCE / "evidence")
+    name = "evidence/../snapshot.json"
+    change_grade(REFERENCE, evidence={name: sha256_file(results / REFERENCE / "snapshot.json")})(results)
+
+
 def disown_work(status):
     def forge(results):
         rewrite(results / REFERENCE / "snapshot.json", lambda record: record.update(status=status, reason="why"))
@@ -297,6 +304,7 @@ def drop_an_episode(what):
     ("forge", "names"),
     [
         (bar_gate, f"{REFERENCE}/grade.json"),
+        (borrow_evidence, f"{REFERENCE}/grade.json"),
         (disown_work("missing"), f"{REFERENCE}/grade.json"),
         (disown_work("rejected"), f"{REFERENCE}/grade.json"),
         (disown_work("void"), f"{REFERENCE}/grade.json"),
