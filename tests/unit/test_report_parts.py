@@ -106,6 +106,22 @@ def test_other_terms_and_another_pin_than_the_study_s_are_broken(finished):
     assert found["targets"].state == UNCHECKED
 
 
+def test_a_pin_is_held_by_what_was_stated_at_calibration_too(finished):
+    """A manifest that the terms pin by its bytes is stated by what was read from it, then as now."""
+    episode = finished.episodes()[0]
+    grade = read_record(finished.episode_folder(episode) / "grade.json", "grade")
+    grade["provenance"]["suite"] = digest("as it was read")
+    paths = finished.calibrations("command", episode.instance)
+
+    def state() -> str:
+        return next(link.state for link in links(finished, episode, grade, Files(finished)) if link.name == "suite")
+
+    assert state() == BROKEN
+    record = json.loads(paths[0].read_text())
+    paths[0].write_text(json.dumps(record | {"detail": {"suite": digest("as it was read")}}))
+    assert state() == CHECKED
+
+
 def test_what_cannot_be_read_again_here_is_said_to_be_unchecked():
     study = frozen("small", {"command": ["a"]}, ["model"])
     study.frozen["datasets"] = {"suite": {"filename": "suite.json", "sha256": SHA256, "size": 1, "sources": []}}
