@@ -138,8 +138,11 @@ def _verify_seal(audit: Audit, expected: str | None, left_out: frozenset[str]) -
     except UsageError as error:
         audit.miss(path, "seal", error.message)
         return
+    there = seal.sealed_files(audit.study)
+    own = set(there)
     for name, said in sums.items():
-        found = audit.sha256(root / name)
+        # A list from others may name any file of this machine: only the study's own are opened.
+        found = audit.sha256(root / name) if name in own else None
         if found is None and name in left_out and not (root / name).exists():
             continue
         audit.count("files")
@@ -147,7 +150,7 @@ def _verify_seal(audit: Audit, expected: str | None, left_out: frozenset[str]) -
             audit.miss(root / name, "seal", "sealed, and missing or unreadable now")
         else:
             audit.same(root / name, "seal", "sha256", said, found)
-    for name in seal.sealed_files(audit.study):
+    for name in there:
         if name not in sums:
             audit.miss(root / name, "seal", "it is not in the seal: added since, or the seal is of an earlier run")
 
@@ -162,16 +165,22 @@ def _verify_plan(audit: Audit) -> None:
     if faults:
         return
     audit.same(path, "plan", "repeats", frozen["repeats"], config.get("repeats", 1))
+    audit.same(path, "plan", "datasets", frozen["datasets"], config.get("datasets", {}))
     audit.same(path, "plan", "benchmarks", sorted(frozen["benchmarks"]), sorted(config["benchmarks"]))
     for name, section in frozen["benchmarks"].items():
         # Where the config lists none, the benchmark's data said which there are.
         listed = config["benchmarks"].get(name, {}).get("instances", section["instances"])
         audit.same(path, "plan", f"instances of {name}", section["instances"], listed)
     planned, meant = (
-        {name: (item["solver"], sorted(item.get("benchmarks", config["benchmarks"]))) for name, item in each.items()}
+        {name: _work(item, list(config["benchmarks"])) for name, item in each.items()}
         for each in (frozen["conditions"], config["conditions"])
     )
     audit.same(path, "plan", "conditions", planned, meant)
+
+
+def _work(condition: dict, benchmarks: list[str]) -> tuple:
+    """What a condition hands in, and at what."""
+    return condition["solver"], condition.get("of"), sorted(condition.get("benchmarks", benchmarks))
 
 
 def _unplanned(study: Study) -> list[str]:

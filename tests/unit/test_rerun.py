@@ -3,11 +3,15 @@
 import errno
 
 import pytest
+import reproduce
 
 from assize import rerun
 from assize.differences import differences
-from assize.errors import InfrastructureError
+from assize.errors import InfrastructureError, UsageError
+from assize.profile import read_profile
+from assize.records import ROOT
 from assize.rerun import incomparable, judged, wishes
+from assize.study import load_config, resolve
 
 
 def grade(verdict="fail", snapshot="a", **fields) -> dict:
@@ -111,3 +115,18 @@ def test_a_disk_that_a_bundle_does_not_fit_on_is_no_fault_of_the_bundle(tmp_path
         rerun.lay_out(tmp_path / "bundle.tar.gz", None)
     assert "make room there" in raised.value.hint
     assert list((tmp_path / "results").iterdir()) == []
+
+
+def test_the_profile_says_the_resource_mode(tmp_path):
+    assert read_profile(ROOT / "profiles" / "local").resource_mode == "none"
+    assert read_profile(ROOT / "profiles" / "slurm").resource_mode == "slurm"
+    for text, mode in (("config: {resource_mode: container}", "container"), ("cores: 1", None)):
+        (tmp_path / "config.yaml").write_text(text)
+        assert read_profile(tmp_path).resource_mode == mode
+    with pytest.raises(UsageError, match="resource_mode: 'mood' is not allowed"):
+        resolve(load_config(ROOT / "config" / "study.yaml"), "study.yaml", "mood")
+
+
+def test_a_profile_that_is_missing_is_named_as_one(tmp_path):
+    with pytest.raises(UsageError, match="no such profile"):
+        reproduce.main(["rerun", "bundle.tar.gz", "--profile", str(tmp_path / "none")])

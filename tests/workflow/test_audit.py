@@ -182,6 +182,13 @@ def test_a_file_that_was_added_or_removed_is_found(results):
     assert broken(results) == [f"{EPISODE}/extra.json", f"{EPISODE}/prepared.json"]
 
 
+def test_a_file_that_is_none_of_the_study_s_is_not_opened_for_its_seal(results):
+    (results / "other").write_text("x")
+    with open(results / "audited/census/SHA256SUMS", "a") as sums:
+        sums.write(f"{sha256_file(results / 'other')}  ../other\n")
+    assert "audited/../other" in broken(results)
+
+
 def test_a_pipe_in_the_place_of_a_file_ends_the_audit_soon(results):
     for name in ("grade.json", "submission.tar.gz"):
         (results / EPISODE / name).unlink()

@@ -302,6 +302,7 @@ def suite(study: dict, path: str) -> None:
             "instances of command",
         ),
         (lambda study: study["config"]["benchmarks"]["command"].pop("instances"), 2, "other episodes"),
+        (lambda study: study["conditions"]["noop"].update(solver="frozen"), 4, "plan: conditions"),
         (lambda study: sandbox(study, lane="subprocess"), 4, "no isolation"),
         (lambda study: sandbox(study, read_only_paths=["/root"]), 4, "would see /root"),
         (lambda study: suite(study, "results/small-rerun/original/inputs/config/suites/starter.json"), 4, "below res"),
