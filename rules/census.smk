@@ -4,6 +4,7 @@
 rule census:
     input:
         grades=STUDY.grades(),
+        rules="config/harness-faults.yaml",
     output:
         record="results/{study}/census/census.json",
         rows="results/{study}/census/grades.csv",

@@ -15,6 +15,8 @@ def main(argv) -> dict:
     verify.add_argument("--seal", help="the seal that was published with the study's numbers")
     arguments = parser.parse_args(argv)
     found = audit.verify(Path(arguments.study), arguments.seal)
+    for name in found["unplanned"]:
+        cli.log(f"note: {arguments.study}/{name}: its episode is not planned, and it is counted nowhere")
     if found["broken"]:
         lines = [f"  {item['file']}: {item['link']}: {item['message']}" for item in found["broken"]]
         message = "\n".join([f"{arguments.study}: {len(lines)} broken link(s):", *lines])

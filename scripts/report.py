@@ -37,9 +37,10 @@ def main(argv) -> dict:
 def report_study(study: Study, record: dict, config: str) -> list[str]:
     """The audit page, and the tables that are over all benchmarks."""
     from assize.report import page, tables
+    from assize.report.cases import read_cases
     from assize.report.notices import notices
 
-    cases = page.read_cases(study, census.read(study).grades, record)
+    cases = read_cases(study, census.read(study).grades, record)
     folder = study.root / "report"
     return _write(
         {

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from assize import bundle, cli, rerun
 from assize.errors import GateClosed
+from assize.profile import read_profile
 from assize.records import sha256_file, write_record
 
 
@@ -22,7 +23,10 @@ def main(argv) -> dict:
     )
     verb.add_argument("bundle")
     verb.add_argument("--profile", default="profiles/local", help="Snakemake's profile: where it runs")
-    verb.add_argument("--trust", action="store_true", help="grade without isolation where the study's terms say so")
+    verb.add_argument("--seal", help="the seal that was published with the study's numbers")
+    verb.add_argument(
+        "--trust", action="store_true", help="grade although the study asks for more than data by hash and a sandbox"
+    )
     verb.add_argument(
         "--other-terms", action="store_true", help="grade although this checkout's terms are not the same"
     )
@@ -39,8 +43,12 @@ def make_bundle(arguments) -> dict:
 
 
 def grade_again(arguments) -> dict:
-    mode = rerun.profile_mode(Path(arguments.profile))
-    laid_out = rerun.lay_out(Path(arguments.bundle), mode, arguments.trust, arguments.other_terms)
+    mode = read_profile(arguments.profile).resource_mode
+    bundle = Path(arguments.bundle)
+    laid_out = rerun.lay_out(bundle, mode, arguments.trust, arguments.other_terms, arguments.seal)
+    compared = "as was published" if arguments.seal else "compare it with what was published, or say --seal"
+    notes = [f"seal of the bundle's study: {laid_out.manifest['seal']}: {compared}", *rerun.sources(laid_out.study)]
+    cli.log("\n".join(notes))
     # stdout is for the result; a grade that could not be made is told by the comparison.
     snakemake = Path(sys.executable).with_name("snakemake")
     command = [snakemake, "--profile", arguments.profile, "--configfile", laid_out.config]

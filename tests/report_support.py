@@ -10,7 +10,7 @@ import pytest
 from assize import adapter, census, indictment
 from assize.chain import CHECKED, Link
 from assize.records import digest
-from assize.report import page
+from assize.report.cases import cases as cases_with
 from assize.study import Episode, Study
 
 # Of any archive: these studies lie on no disk.
@@ -112,7 +112,7 @@ def counted(study: Study, records: census.Records) -> dict:
 def cases_of(study: Study, grades: dict[Episode, dict | None], record: dict) -> list[dict]:
     """The cases of a study that lies on no disk: each grade with one link, checked."""
     link = Link("snapshot", CHECKED, SHA256, "submission.tar.gz, hashed again, and snapshot.json")
-    return page.cases(study, grades, record, lambda episode, grade: [link])
+    return cases_with(study, grades, record, lambda episode, grade: [link])
 
 
 def incident(condition: str = "first-live-run") -> tuple[Study, dict[Episode, dict]]:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from assize.resources import is_disk_fault
+
 MAX_MEMBERS = 20_000
 MAX_BYTES = 256 << 20
 
@@ -254,27 +256,35 @@ def _become_copy(member: tarfile.TarInfo, original: tarfile.TarInfo | None) -> N
 
 
 @contextmanager
-def _opened(raw, bounds: Bounds):
-    """The tar inside a file, compressed or not, bounded while it is read."""
+def _opened(raw, bounds: Bounds, place: Path):
+    """The tar inside a file, compressed or not, bounded while it is read.
+
+    What is too large for memory is spooled to the file system of ``place``, which has to hold it all in the end: the
+    temporary folder of a node is often a small one in memory.
+    """
     packed = gzip.GzipFile(fileobj=raw) if raw.read(2) == b"\x1f\x8b" else raw
     raw.seek(0)
     limit = bounds.bytes + bounds.members * 4096 + (1 << 20)
     try:
-        with tempfile.SpooledTemporaryFile(max_size=2 * MAX_BYTES) as plain:
+        with tempfile.SpooledTemporaryFile(max_size=2 * MAX_BYTES, dir=place) as plain:
             shutil.copyfileobj(_Bounded(packed, limit), plain, 1 << 20)
             plain.seek(0)
             with tarfile.open(fileobj=plain, mode="r:") as tar:
                 yield tar
     except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+        if is_disk_fault(error):
+            raise
         raise Rejected(f"not a readable archive: {error}") from None
 
 
 def unpack(data: bytes | BinaryIO, root: Path, bounds: Bounds = Bounds(), below: str = "") -> None:
     """Unpack an archive made by anyone into the empty directory ``root``: all of it, or nothing and Rejected.
 
+    A disk that is full or fails is an OSError, whatever the archive.
+
     With ``below``, only what lies in that folder of an archive that we made of a directory.
     """
-    with _opened(io.BytesIO(data) if isinstance(data, bytes) else data, bounds) as tar:
+    with _opened(io.BytesIO(data) if isinstance(data, bytes) else data, bounds, root) as tar:
         members = check_members(tar, bounds, below)
         # Links last: no later member can then be written through one.
         for member in sorted(members, key=lambda item: item.issym()):

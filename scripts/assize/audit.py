@@ -10,13 +10,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from assize import admission, census, indictment, seal
+from assize import admission, census, chain, indictment, seal
 from assize.differences import differences
 from assize.errors import AssizeError, UsageError
-from assize.records import digest, read_record, sha256_file
-from assize.study import Episode, Study, beside
+from assize.records import digest, read_record, schema_faults, sha256_file
+from assize.study import Episode, Study, beside, receipt_path
 
 EPISODE_RECORDS = ("prepared", "solved", "snapshot", "grade")
+# Of a census, what needs no table of harness faults to be counted again, and the rates that follow from it.
+COUNTS = ("benchmark", "condition", "count", "passed", "failed", "void")
+RATES = ("over_scored", "over_planned")
 # What a difference between two census records is shown with, at most.
 SHOWN = 5
 
@@ -81,13 +84,15 @@ def verify(root: Path, expected_seal: str | None = None, left_out: frozenset[str
     Parameters
     ----------
     expected_seal : the seal that was published, to compare with.
-    left_out : of a bundle, the sealed files that it does not hold. The records of a bundle are checked by themselves:
-        against no file of this project or of this machine's staged data, and the census is not derived again.
+    left_out : of a bundle, the sealed files that it may lack. The records of a bundle are checked by themselves:
+        against no file of this project or of this machine's staged data. Of its census the rows, counts and rates are
+        derived again, and the rest, which its own table of harness faults decides, is not.
 
     Returns
     -------
-    study, seal, ``checked`` (how many of each kind), ``broken`` (file, link and message of each broken link) and
-    ``exempt`` (what no hash covers).
+    study, seal, ``checked`` (how many of each kind), ``broken`` (file, link and message of each broken link),
+    ``unplanned`` (grades of no planned episode, as a condition leaves them that was taken out) and ``exempt`` (what no
+    hash covers).
 
     Raises
     ------
@@ -101,21 +106,24 @@ def verify(root: Path, expected_seal: str | None = None, left_out: frozenset[str
             raise
         # There is nothing else to check against.
         broken = [{"file": str(path), "link": "schema", "message": error.message}]
-        return {"study": root.name, "seal": None, "checked": {}, "broken": broken, "exempt": [*seal.EXEMPT]}
+        nothing = {"study": root.name, "seal": None, "checked": {}, "unplanned": [], "exempt": [*seal.EXEMPT]}
+        return nothing | {"broken": broken}
     whole = left_out is None
     _verify_seal(audit, expected_seal, left_out or frozenset())
+    _verify_plan(audit)
     _verify_terms(audit, whole)
     if whole:
         _verify_staged(audit)
     gates, calibrations = _verify_gates(audit)
-    grades = {episode: _verify_episode(audit, episode, gates) for episode in audit.study.episodes()}
-    if whole:
-        _verify_census(audit, census.Records(grades, tuple(calibrations), gates))
+    files = _Read(audit, gates)
+    grades = {episode: _verify_episode(audit, episode, files) for episode in audit.study.episodes()}
+    _verify_census(audit, census.Records(grades, tuple(calibrations), gates), whole)
     return {
         "study": audit.study.name,
         "seal": seal.seal_of(audit.study),
         "checked": audit.checked,
         "broken": audit.broken,
+        "unplanned": _unplanned(audit.study),
         "exempt": [*seal.EXEMPT],
     }
 
@@ -130,18 +138,55 @@ def _verify_seal(audit: Audit, expected: str | None, left_out: frozenset[str]) -
     except UsageError as error:
         audit.miss(path, "seal", error.message)
         return
+    there = seal.sealed_files(audit.study)
+    own = set(there)
     for name, said in sums.items():
-        if name in left_out:
+        # A list from others may name any file of this machine: only the study's own are opened.
+        found = audit.sha256(root / name) if name in own else None
+        if found is None and name in left_out and not (root / name).exists():
             continue
-        found = audit.sha256(root / name)
         audit.count("files")
         if found is None:
             audit.miss(root / name, "seal", "sealed, and missing or unreadable now")
         else:
             audit.same(root / name, "seal", "sha256", said, found)
-    for name in seal.sealed_files(audit.study):
-        if name not in sums and name not in left_out:
+    for name in there:
+        if name not in sums:
             audit.miss(root / name, "seal", "it is not in the seal: added since, or the seal is of an earlier run")
+
+
+def _verify_plan(audit: Audit) -> None:
+    """Compare what is planned with the author's config beside it: an episode that was dropped is in no denominator."""
+    frozen, path = audit.study.frozen, audit.study.root / "study.json"
+    config = frozen["config"]
+    faults = schema_faults(config, "study-config")
+    for fault in faults:
+        audit.miss(path, "plan", f"config.{fault}")
+    if faults:
+        return
+    audit.same(path, "plan", "repeats", frozen["repeats"], config.get("repeats", 1))
+    audit.same(path, "plan", "datasets", frozen["datasets"], config.get("datasets", {}))
+    audit.same(path, "plan", "benchmarks", sorted(frozen["benchmarks"]), sorted(config["benchmarks"]))
+    for name, section in frozen["benchmarks"].items():
+        # Where the config lists none, the benchmark's data said which there are.
+        listed = config["benchmarks"].get(name, {}).get("instances", section["instances"])
+        audit.same(path, "plan", f"instances of {name}", section["instances"], listed)
+    planned, meant = (
+        {name: _work(item, list(config["benchmarks"])) for name, item in each.items()}
+        for each in (frozen["conditions"], config["conditions"])
+    )
+    audit.same(path, "plan", "conditions", planned, meant)
+
+
+def _work(condition: dict, benchmarks: list[str]) -> tuple:
+    """What a condition hands in, and at what."""
+    return condition["solver"], condition.get("of"), sorted(condition.get("benchmarks", benchmarks))
+
+
+def _unplanned(study: Study) -> list[str]:
+    planned = set(study.grades())
+    found = (study.root / "episodes").glob("*/*/*/*/grade.json")
+    return sorted(str(path.relative_to(study.root)) for path in found if path not in planned)
 
 
 def _verify_terms(audit: Audit, with_files: bool) -> None:
@@ -173,9 +218,9 @@ def _verify_staged(audit: Audit) -> None:
         place = beside(audit.study.root, audit.study.staged_path(name))
         audit.count("staged")
         audit.same(place, "staged data", f"sha256 of dataset {name}", declared["sha256"], audit.sha256(place))
-        receipt = audit.record(Path(f"{place}.json"), "receipt")
+        receipt = audit.record(receipt_path(place), "receipt")
         if receipt:
-            audit.same(f"{place}.json", "receipt", "sha256", receipt["sha256"], declared["sha256"])
+            audit.same(receipt_path(place), "receipt", "sha256", receipt["sha256"], declared["sha256"])
 
 
 def _verify_gates(audit: Audit) -> tuple[dict, list[dict]]:
@@ -215,7 +260,32 @@ def _verify_calibration(audit: Audit, path: Path, benchmark: str) -> dict | None
     return record
 
 
-def _verify_episode(audit: Audit, episode: Episode, gates: dict) -> dict | None:
+class _Read(chain.Files):
+    """The files of a study for its chains, of which the audit has read and hashed most already."""
+
+    def __init__(self, audit: Audit, gates: dict):
+        super().__init__(audit.study)
+        self.audit, self.gates = audit, gates
+        self.snapshots: dict[Episode, dict | None] = {}
+
+    def admission(self, benchmark: str, instance: str) -> dict | None:
+        return self.gates.get((benchmark, instance))
+
+    def receipt(self, dataset: str) -> dict | None:
+        """Staged data is checked once for all grades, and by its bytes."""
+        return None
+
+    def snapshot(self, episode: Episode) -> dict | None:
+        return self.snapshots[episode]
+
+    def archive(self, episode: Episode) -> str | None:
+        return self.audit.sha256(self.study.episode_folder(episode) / "submission.tar.gz")
+
+    def evidence(self, episode: Episode, name: str) -> str | None:
+        return self.audit.sha256(self.study.episode_folder(episode) / name)
+
+
+def _verify_episode(audit: Audit, episode: Episode, files: _Read) -> dict | None:
     """Follow one episode from its gate to its grade; its grade, if it can be read."""
     folder = audit.study.episode_folder(episode)
     found = {kind: audit.record(folder / f"{kind}.json", kind) for kind in EPISODE_RECORDS}
@@ -224,17 +294,15 @@ def _verify_episode(audit: Audit, episode: Episode, gates: dict) -> dict | None:
             audit.same(folder / f"{kind}.json", "place", "episode", record["episode"], episode.as_json())
             audit.terms(folder / f"{kind}.json", record, episode.benchmark)
     snapshot, grade, archive = found["snapshot"], found["grade"], folder / "submission.tar.gz"
+    files.snapshots[episode] = snapshot
     if snapshot:
         audit.same(archive, "snapshot", "sha256", snapshot["sha256"], audit.sha256(archive))
         audit.count("snapshots")
     if grade:
-        path, provenance = folder / "grade.json", grade["provenance"]
-        audit.same(path, "terms", "provenance.terms", provenance["terms"], grade["terms_digest"])
-        audit.same(path, "snapshot", "provenance.snapshot", provenance["snapshot"], audit.sha256(archive))
-        gate = gates.get((episode.benchmark, episode.instance))
-        if gate:
-            stands_on = digest(gate["calibrations"])
-            audit.same(path, "admission", "provenance.calibration", provenance["calibration"], stands_on)
+        for link in chain.links(audit.study, episode, grade, files):
+            # Evidence is named file by file.
+            if link.state == chain.BROKEN and link.name != chain.EVIDENCE:
+                audit.miss(folder / "grade.json", link.name, f"it says {_short(link.value)}: {link.note}")
         for name, said in grade["evidence"].items():
             audit.count("evidence")
             audit.same(folder / name, "evidence", "sha256", said, audit.sha256(folder / name))
@@ -244,8 +312,8 @@ def _verify_episode(audit: Audit, episode: Episode, gates: dict) -> dict | None:
     return grade
 
 
-def _verify_census(audit: Audit, records: census.Records) -> None:
-    """Derive the census again from what was read, and compare."""
+def _verify_census(audit: Audit, records: census.Records, whole: bool) -> None:
+    """Derive the census again from what was read, and compare: the whole of it, or what its grades alone decide."""
     study = audit.study
     path, rows_path = study.root / "census" / "census.json", study.root / "census" / "grades.csv"
     said = audit.record(path, "census")
@@ -263,11 +331,26 @@ def _verify_census(audit: Audit, records: census.Records) -> None:
             audit.miss(rows_path, "census", "its rows are not those of the grades")
     if said is None:
         return
-    derived = census.aggregate(study, records, indictment.read_rules(), said["allow_void"])
-    derived["rules"] = indictment.table_provenance()
+    if whole:
+        derived = census.aggregate(study, records, indictment.read_rules(), said["allow_void"])
+        derived["rules"] = indictment.table_provenance()
+    else:
+        derived = _counted(census.aggregate(study, records, allow_void=True), said["conditions"])
+        said = _counted(said, said["conditions"])
     # What else the record holds comes from no grade: the seal alone pins it.
     unlike = list(differences({key: said.get(key) for key in derived}, derived))
     for place, first, second in unlike[:SHOWN]:
         audit.same(path, "census", place, first, second)
     if len(unlike) > SHOWN:
         audit.miss(path, "census", f"and {len(unlike) - SHOWN} more differences from what its grades give")
+
+
+def _counted(record: dict, said: dict) -> dict:
+    """Of a census, what is counted from its grades alone; a rate only where ``said`` shows it. Pure."""
+
+    def key(line: dict) -> tuple[str, str]:
+        return line["benchmark"], line["condition"]
+
+    shown = {key(line): [rate for rate in RATES if line[rate] is not None] for line in said}
+    lines = [{name: line[name] for name in (*COUNTS, *shown.get(key(line), ()))} for line in record["conditions"]]
+    return {key: record[key] for key in ("study", "study_digest", "terms", "planned")} | {"conditions": lines}

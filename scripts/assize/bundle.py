@@ -7,7 +7,8 @@ by hash, from where the study had it.
 
 import posixpath
 import tomllib
-from pathlib import Path
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
 
 from assize import audit, seal
 from assize.archive import pack
@@ -17,6 +18,7 @@ from assize.records import ROOT, check, digest, dump, sha256_file
 from assize.study import Study, repository
 
 MANIFEST = "bundle.json"
+README_NAME = "README.md"
 CRATE = "ro-crate-metadata.json"
 WORKFLOW = ("Snakefile", "rules/*.smk", "report/*.rst", "envs/*.lock", "config/harness-faults.yaml", "CITATION.cff")
 CODE = ("Snakefile", "rules/*.smk", "scripts/**/*", "config/harness-faults.yaml", "config/schemas/*.json")
@@ -60,7 +62,7 @@ def write_bundle(root: Path, output: Path) -> dict:
     }
     check(manifest, "bundle", output)
     members[MANIFEST] = dump(manifest)
-    members["README.md"] = README.format(name=study.name, seal=manifest["seal"]).encode()
+    members[README_NAME] = README.format(name=study.name, seal=manifest["seal"]).encode()
     members[CRATE] = crate(study, sorted(members), manifest["project"]["version"])
     output.parent.mkdir(parents=True, exist_ok=True)
     aside = output.with_name(f".{output.name}.part")
@@ -76,21 +78,46 @@ def _told(item: dict) -> str:
 
 def _members(study: Study) -> tuple[dict[str, Path | bytes], list[str]]:
     """(name in the archive -> file, the sealed files that are left out). A sealed name is relative to the study."""
-    inside, left_out = f"results/{study.name}", []
-    members: dict[str, Path | bytes] = {f"{inside}/{seal.SUMS}": study.root / seal.SUMS}
-    staged = set(seal.staged_files(study))
-    for name in seal.sealed_files(study):
-        # Targets derived at calibration, wheels of an evaluator: of these folders the records say enough.
-        derived = name.startswith(("calibration/", "runtime/")) and not name.endswith(".json")
-        if name in staged or derived:
-            left_out.append(name)
-        else:
-            members[posixpath.normpath(f"{inside}/{name}")] = study.root / name
+    sealed = seal.sealed_files(study)
+    left_out = data_files(study, sealed)
+    kept = [seal.SUMS, *sorted(set(sealed) - set(left_out))]
+    members: dict[str, Path | bytes] = {_inside(study, name): study.root / name for name in kept}
     for pattern in WORKFLOW:
         members |= {_name(path): path for path in ROOT.glob(pattern)}
     for section in study.benchmarks.values():
-        members |= {f"inputs/{name}": repository(name) for name in section["files"]}
+        members |= {_input(name): repository(name) for name in section["files"]}
     return members, left_out
+
+
+def _inside(study: Study, name: str) -> str:
+    return posixpath.normpath(f"results/{study.name}/{name}")
+
+
+def _input(name: str) -> str:
+    return f"inputs/{name}"
+
+
+def data_files(study: Study, sealed: Iterable[str]) -> list[str]:
+    """Of the sealed files, the benchmarks' data: what a bundle does not hold, and the only files that it may lack."""
+    staged = set(seal.staged_files(study))
+    # Targets derived at calibration, wheels of an evaluator: of these folders the records say enough.
+    return [
+        name
+        for name in sealed
+        if name in staged or (name.startswith(("calibration/", "runtime/")) and not name.endswith(".json"))
+    ]
+
+
+def strangers(study: Study, sealed: Iterable[str], names: Iterable[str]) -> list[str]:
+    """Of a bundle's files, those that no bundle has: nothing hashes them, so nobody answers for them. Pure."""
+    known = {_inside(study, name) for name in (seal.SUMS, *sealed)} | {MANIFEST, README_NAME, CRATE}
+    known |= {_input(name) for section in study.benchmarks.values() for name in section["files"]}
+    return sorted(name for name in set(names) - known if not any(_matches(name, pattern) for pattern in WORKFLOW))
+
+
+def _matches(name: str, pattern: str) -> bool:
+    path = PurePosixPath(name)
+    return len(path.parts) == len(PurePosixPath(pattern).parts) and path.match(pattern)
 
 
 def project_pins() -> dict:

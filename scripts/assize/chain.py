@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from assize.adapter import judged_before_grading
 from assize.records import digest, read_record, sha256_file
-from assize.study import Episode, Study, beside
+from assize.study import Episode, Study, beside, receipt_path
 
 CHECKED, UNCHECKED, BROKEN = STATES = ("checked", "unchecked", "broken")
 _HASH = re.compile(r"[0-9a-f]{64}")
+EVIDENCE = "evidence"
+# A grader that exits 0 beside a lower score has passed the work, and the grade is flagged so.
+SCORE_DISAGREES = "score_disagrees"
 
 
 @dataclass(frozen=True)
@@ -27,26 +31,33 @@ class Link:
     note: str
 
 
+@dataclass(frozen=True)
+class Calibration:
+    """A calibration record as it lies there: its own sha256, and every hash that it states."""
+
+    sha256: str
+    states: frozenset[str]
+
+
 class Files:
-    """The files that the grades of a study stand on."""
+    """The files that the grades of a study stand on. Whoever has read them already says so by other methods."""
 
     def __init__(self, study: Study):
         self.study = study
-        self.admission = cache(self._admission)
-        self.calibrations = cache(self._calibrations)
-        self.receipt = cache(self._receipt)
-        self._file = cache(lambda path: path.read_bytes() if path.is_file() else None)
+        self.admission = cache(self.admission)
+        self.calibrations = cache(self.calibrations)
+        self.receipt = cache(self.receipt)
+        self._calibration = cache(_calibration_at)
 
-    def _calibrations(self, benchmark: str, instance: str) -> list[bytes | None]:
-        """Each calibration record that the gate depends on, as it lies there (None: it is gone)."""
-        return [self._file(path) for path in self.study.calibrations(benchmark, instance)]
+    def calibrations(self, benchmark: str, instance: str) -> list[Calibration | None]:
+        """Each calibration that the gate depends on (None: it is gone)."""
+        return [self._calibration(path) for path in self.study.calibrations(benchmark, instance)]
 
-    def _admission(self, benchmark: str, instance: str) -> dict | None:
+    def admission(self, benchmark: str, instance: str) -> dict | None:
         return _record(self.study.admission(benchmark, instance), "admission")
 
-    def _receipt(self, dataset: str) -> dict | None:
-        place = beside(self.study.root, self.study.staged_path(dataset))
-        return _record(Path(f"{place}.json"), "receipt")
+    def receipt(self, dataset: str) -> dict | None:
+        return _record(receipt_path(beside(self.study.root, self.study.staged_path(dataset))), "receipt")
 
     def snapshot(self, episode: Episode) -> dict | None:
         return _record(self.study.episode_folder(episode) / "snapshot.json", "snapshot")
@@ -66,30 +77,47 @@ def _record(path: Path, name: str) -> dict | None:
     return read_record(path, name) if path.is_file() else None
 
 
+def _calibration_at(path: Path) -> Calibration | None:
+    if not path.is_file():
+        return None
+    data = path.read_bytes()
+    return Calibration(hashlib.sha256(data).hexdigest(), frozenset(_HASH.findall(data.decode(errors="replace"))))
+
+
 def links(study: Study, episode: Episode, grade: dict, files: Files) -> list[Link]:
     """The chain from the study to one grade, in the order in which its links were made."""
     section = study.benchmarks[episode.benchmark]
     provenance = grade["provenance"]
+    gate = files.admission(episode.benchmark, episode.instance)
     calibrations = files.calibrations(episode.benchmark, episode.instance)
+    snapshot = files.snapshot(episode)
     own = {key: value for key, value in provenance.items() if key not in ("terms", "snapshot", "calibration")}
     pins = {key: value for key, value in own.items() if isinstance(value, str) and _HASH.fullmatch(value)}
     return [
         _terms(section, grade),
         *(_staged(study, name, files.receipt(name)) for name in section["datasets"]),
         *(_pin(name, value, section["terms"], calibrations) for name, value in pins.items()),
-        _calibration(provenance, files.admission(episode.benchmark, episode.instance), calibrations),
-        _gate(section, grade, files.admission(episode.benchmark, episode.instance)),
-        _snapshot(provenance, files.snapshot(episode), files.archive(episode)),
+        _calibration(provenance, gate, calibrations),
+        _gate(section, grade, gate),
+        _snapshot(provenance, snapshot, files.archive(episode)),
         *_image(provenance["sandbox"]),
         *_evidence(grade["evidence"], {name: files.evidence(episode, name) for name in grade["evidence"]}),
+        _verdict(grade, gate, snapshot),
     ]
 
 
 def _terms(section: dict, grade: dict) -> Link:
-    stated = {grade["terms_digest"], grade["provenance"]["terms"], section["terms_digest"]}
-    if stated == {digest(section["terms"])}:
-        return Link("terms", CHECKED, grade["terms_digest"], "the digest of the terms in study.json")
-    return Link("terms", BROKEN, grade["terms_digest"], "not the digest of the terms in study.json")
+    terms, provenance = section["terms"], grade["provenance"]
+    stated = {grade["terms_digest"], provenance["terms"], section["terms_digest"]}
+    if stated != {digest(terms)}:
+        return Link("terms", BROKEN, grade["terms_digest"], "not the digest of the terms in study.json")
+    told = {key: provenance[key] for key in ("resource_mode", "protocol_version")}
+    told["lane"] = provenance["sandbox"].get("lane")
+    meant = {**terms, "lane": terms["sandbox"]["lane"]}
+    unlike = [f"{key}: {value}, and {meant[key]} in the terms" for key, value in told.items() if value != meant[key]]
+    if unlike:
+        return Link("terms", BROKEN, grade["terms_digest"], "; ".join(unlike))
+    return Link("terms", CHECKED, grade["terms_digest"], "the digest of the terms in study.json, which it was made by")
 
 
 def _staged(study: Study, name: str, receipt: dict | None) -> Link:
@@ -101,18 +129,19 @@ def _staged(study: Study, name: str, receipt: dict | None) -> Link:
     return Link(f"dataset {name}", CHECKED, pinned, "the receipt of its staging; the file was not read again")
 
 
-def _pin(name: str, value: str, terms: dict, calibrations: list[bytes | None]) -> Link:
+def _pin(name: str, value: str, terms: dict, calibrations: list[Calibration | None]) -> Link:
     pinned = set(_HASH.findall(str(terms.get(name, ""))))
     if value in pinned:
         return Link(name, CHECKED, value, f"pinned in the terms as {name}")
+    # The terms may pin a file by its bytes, where the records state what was read from it.
+    if any(value in record.states for record in calibrations if record):
+        return Link(name, CHECKED, value, "the same at calibration")
     if pinned:
         return Link(name, BROKEN, value, f"the terms pin another {name}")
-    if any(value.encode() in data for data in calibrations if data):
-        return Link(name, CHECKED, value, "the same at calibration")
     return Link(name, UNCHECKED, value, "stated by the grade; nothing here pins it")
 
 
-def _calibration(provenance: dict, gate: dict | None, calibrations: list[bytes | None]) -> Link:
+def _calibration(provenance: dict, gate: dict | None, calibrations: list[Calibration | None]) -> Link:
     stated = provenance["calibration"]
     if gate is None:
         return Link("calibration", BROKEN, stated, "there is no admission record")
@@ -120,7 +149,7 @@ def _calibration(provenance: dict, gate: dict | None, calibrations: list[bytes |
         return Link("calibration", BROKEN, stated, "the gate stands on other calibrations now")
     if None in calibrations:
         return Link("calibration", BROKEN, stated, f"{calibrations.count(None)} calibration record(s) are gone")
-    if gate["calibrations"] != [hashlib.sha256(data).hexdigest() for data in calibrations]:
+    if gate["calibrations"] != [record.sha256 for record in calibrations]:
         return Link("calibration", BROKEN, stated, "a calibration record was changed after it was admitted")
     return Link("calibration", CHECKED, stated, f"{len(calibrations)} calibration record(s), hashed again")
 
@@ -162,5 +191,17 @@ def _evidence(stated: dict[str, str], found: dict[str, str | None]) -> list[Link
         f"{name} is {'gone' if found[name] is None else 'another'}" for name in stated if found[name] != stated[name]
     ]
     if other:
-        return [Link("evidence", BROKEN, count, "; ".join(other))]
-    return [Link("evidence", CHECKED, count, "each file, hashed again")]
+        return [Link(EVIDENCE, BROKEN, count, "; ".join(other))]
+    return [Link(EVIDENCE, CHECKED, count, "each file, hashed again")]
+
+
+def _verdict(grade: dict, gate: dict | None, snapshot: dict | None) -> Link:
+    """What was judged before any grader ran has one outcome; a pass has the full score, or a flag that it has not."""
+    verdict, status = grade["verdict"], grade["scoring_status"]
+    meant = judged_before_grading(snapshot, gate) if snapshot and gate else None
+    if meant and (verdict, status) != (meant["verdict"], meant["scoring_status"]):
+        told = f"{status}; by its gate and snapshot it is {meant['verdict']}, {meant['scoring_status']}"
+        return Link("verdict", BROKEN, verdict, told)
+    if verdict == "pass" and grade["analysis_score"] != 1.0 and SCORE_DISAGREES not in grade["flags"]:
+        return Link("verdict", BROKEN, verdict, f"with a score of {grade['analysis_score']:.4g}")
+    return Link("verdict", CHECKED, verdict, "no other than its gate, snapshot and score allow")

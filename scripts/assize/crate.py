@@ -35,17 +35,36 @@ def crate(study: Study, names: list[str], version: str) -> bytes:
     """
     from rocrate.rocrate import ROCrate
 
-    inside, (started, ended) = f"results/{study.name}", _times(study)
-    made = ROCrate(version="1.1")
+    made, times = ROCrate(version="1.1"), _times(study)
+    workflow = _workflow(made, version)
+    # After the workflow, which names its own profile alone.
+    _root(made, study, times[1])
+    planned = _plan(made, workflow, study)
+    results = _results(made, study)
+    workflow["hasPart"] = [_file(made, name) for name in names if name.startswith("rules/")]
+    _rest(made, names)
+    _grading(made, study.name, times, workflow, planned, results)
+    metadata = made.metadata.generate()
+    metadata["@graph"].sort(key=lambda entity: entity["@id"])
+    return json.dumps(metadata, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
+
+
+def _root(made, study: Study, published: str) -> None:
+    """The crate itself: what it is of, and by which profiles it says so."""
     made.name = f"Graded study {study.name}"
     made.description = (
         f"Grades of {len(study.frozen['conditions'])} conditions at {', '.join(study.benchmarks)}, with the frozen "
         "work, the evidence and the calibrations that they stand on. scripts/reproduce.py of Assize grades it again."
     )
-    made.datePublished = ended
+    made.datePublished = published
     made.metadata.extra_contexts.append(TERMS)
     made.license = _add(made, "#license", "CreativeWork", name="The terms of the benchmarks and of the work's authors")
-    workflow = made.add_workflow(
+    profiles = [_add(made, url, "CreativeWork", name=name, version=of) for url, (name, of) in PROFILES.items()]
+    made.root_dataset["conformsTo"] = profiles
+
+
+def _workflow(made, version: str):
+    return made.add_workflow(
         dest_path="Snakefile",
         main=True,
         lang="snakemake",
@@ -56,44 +75,52 @@ def crate(study: Study, names: list[str], version: str) -> bytes:
             "encodingFormat": "text/plain",
         },
     )
-    # After the workflow, which names its own profile alone.
-    profiles = [_add(made, url, "CreativeWork", name=name, version=of) for url, (name, of) in PROFILES.items()]
-    made.root_dataset["conformsTo"] = profiles
-    told = f"{inside}/study.json", "The study, frozen with all its pins"
+
+
+def _plan(made, workflow, study: Study):
+    """The frozen study, as the one parameter of the workflow."""
     parameter = _add(made, "#study", "FormalParameter", additionalType="File", name="study", valueRequired=True)
     for entity, kind in ((workflow, "ComputationalWorkflow"), (parameter, "FormalParameter")):
         url = f"https://bioschemas.org/profiles/{kind}/1.0-RELEASE"
         entity["conformsTo"] = _add(made, url, "CreativeWork", name=kind, version="1.0-RELEASE")
     workflow["input"] = parameter
-    planned = _file(made, *told)
+    planned = _file(made, f"results/{study.name}/study.json", "The study, frozen with all its pins")
     planned["exampleOfWork"] = parameter
-    results = [_file(made, f"{inside}/{name}", words) for name, words in RESULTS.items()]
-    workflow["hasPart"] = [_file(made, name) for name in names if name.startswith("rules/")]
-    for name in names:
-        if name.startswith(("envs/", "inputs/", "config/")) or "/" not in name:
-            # The workflow is there already.
-            entity = None if name == "Snakefile" else _file(made, name)
-            if name == "README.md":
-                entity["about"] = made.root_dataset
-    folders = [
+    return planned
+
+
+def _results(made, study: Study) -> list:
+    inside = f"results/{study.name}"
+    files = [_file(made, f"{inside}/{name}", words) for name, words in RESULTS.items()]
+    return files + [
         made.add_dataset(dest_path=f"{inside}/{name}/", properties={"name": name, "description": words})
         for name, words in FOLDERS.items()
     ]
+
+
+def _rest(made, names: list[str]) -> None:
+    """What else lies in the bundle, but for the workflow, which is there already."""
+    for name in names:
+        if name != "Snakefile" and (name.startswith(("envs/", "inputs/", "config/")) or "/" not in name):
+            entity = _file(made, name)
+            if name == "README.md":
+                entity["about"] = made.root_dataset
+
+
+def _grading(made, name: str, times: tuple[str, str], workflow, planned, results: list) -> None:
+    """The one run of the workflow that the bundle is of."""
     action = _add(
         made,
-        f"#grading-{study.name}",
+        f"#grading-{name}",
         "CreateAction",
-        name=f"The grading of study {study.name}",
+        name=f"The grading of study {name}",
         description="Calibration of the references, then the grading of every episode's frozen work, then the census",
-        startTime=started,
-        endTime=ended,
+        startTime=times[0],
+        endTime=times[1],
         actionStatus="http://schema.org/CompletedActionStatus",
     )
-    action["instrument"], action["object"], action["result"] = workflow, planned, [*results, *folders]
+    action["instrument"], action["object"], action["result"] = workflow, planned, results
     made.root_dataset["mentions"] = action
-    metadata = made.metadata.generate()
-    metadata["@graph"].sort(key=lambda entity: entity["@id"])
-    return json.dumps(metadata, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
 
 
 def _add(made, identifier: str, kind: str, **properties):

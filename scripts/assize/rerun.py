@@ -4,19 +4,22 @@ A bundle comes from others. Its archive is unpacked like a candidate's, its reco
 used, and the study that is run is resolved anew from its config, by this checkout: nothing in force was taken over.
 """
 
+import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from assize import audit
+from assize import audit, seal
 from assize.archive import Bounds, Rejected, unpack
-from assize.bundle import MANIFEST, project_pins
+from assize.benchmarks import load_benchmark
+from assize.bundle import MANIFEST, data_files, project_pins, strangers
 from assize.differences import differences
-from assize.errors import GateClosed, UsageError
-from assize.records import read_record, sha256_file, write_atomic, write_record
+from assize.errors import GateClosed, InfrastructureError, UsageError
+from assize.records import read_record, schema_faults, sha256_file, write_atomic, write_record
 from assize.signatures import plain
-from assize.study import FROZEN, RESOURCE_MODES, RESULTS, Episode, Study, load_config, resolve
+from assize.study import FROZEN, RESULTS, Episode, Study, repository, resolve, solver_of
 
 # A study of thousands of episodes; a bomb stops here.
 BOUNDS = Bounds(members=1_000_000, bytes=64 << 30)
@@ -45,7 +48,9 @@ class Rerun:
         return self.study.root / CONFIG
 
 
-def lay_out(bundle: Path, mode: str | None, trust: bool = False, other_terms: bool = False) -> Rerun:
+def lay_out(
+    bundle: Path, mode: str | None, trust: bool = False, other_terms: bool = False, published: str | None = None
+) -> Rerun:
     """Unpack a bundle to ``results/<study>-rerun/``, with the frozen work of every episode that can be graded here.
 
     Called again with the same bundle, it goes on where the first call's run ended.
@@ -53,8 +58,9 @@ def lay_out(bundle: Path, mode: str | None, trust: bool = False, other_terms: bo
     Parameters
     ----------
     mode : the resource mode of the profile.
-    trust : grade although the study's terms give candidates more than a sandbox's default; see ``_check_trust``.
+    trust : grade although the study asks for more than data by hash and a sandbox; see ``wishes``.
     other_terms : grade benchmarks too whose terms are not the same here, beyond FREE_TERMS.
+    published : the seal that was published with the study's numbers, to compare with.
 
     Raises
     ------
@@ -65,8 +71,10 @@ def lay_out(bundle: Path, mode: str | None, trust: bool = False, other_terms: bo
     RESULTS.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=RESULTS, prefix=".bundle-") as temporary:
         unpacked = Path(temporary, ORIGINAL)
-        manifest, original = _open(bundle, unpacked)
+        manifest, original = _open(bundle, unpacked, published)
         config = _config(original, mode)
+        # First of all: to resolve a config reads what it names.
+        check_trust(config, trust)
         study = Study(_resolve(config, bundle, mode))
         if sorted(study.episodes()) != sorted(original.episodes()):
             message = f"{bundle}: the config in its study.json plans other episodes here than study.json has"
@@ -75,7 +83,6 @@ def lay_out(bundle: Path, mode: str | None, trust: bool = False, other_terms: bo
             name: told_differences(original.benchmarks[name]["terms"], study.benchmarks[name]["terms"])
             for name in study.benchmarks
         }
-        _check_trust(study, trust)
         _check_terms(terms, other_terms)
         text = _as_yaml(config, sha256)
         if study.root.exists():
@@ -93,7 +100,7 @@ def lay_out(bundle: Path, mode: str | None, trust: bool = False, other_terms: bo
     return Rerun(original, study, sha256, manifest, terms)
 
 
-def _open(bundle: Path, place: Path) -> tuple[dict, Study]:
+def _open(bundle: Path, place: Path, published: str | None) -> tuple[dict, Study]:
     """Unpack a bundle into the new folder ``place`` and audit what is in it."""
     place.mkdir()
     try:
@@ -104,17 +111,35 @@ def _open(bundle: Path, place: Path) -> tuple[dict, Study]:
             raise Rejected(f"{links[0].relative_to(place)} is a link, and a bundle has none")
     except Rejected as reason:
         raise UsageError("bad_bundle", f"{bundle}: {reason}", "have it sent again, by someone you know") from None
+    except OSError as error:
+        message = f"{bundle}: it could not be unpacked below {RESULTS}/: {error}"
+        hint = f"make room there, or more quota, or let {RESULTS}/ be a link to where there is room"
+        raise InfrastructureError("cannot_unpack", message, hint) from error
     manifest = read_record(place / MANIFEST, "bundle")
     root = place / "results" / manifest["study"]
     study = Study.read(root / "study.json")
-    found = audit.verify(root, manifest["seal"], frozenset(manifest["left_out"]))
-    if study.name != manifest["study"]:
-        found["broken"].append({"file": MANIFEST, "link": "place", "message": f"its study is {study.name}"})
+    sealed = seal.read_sums(root / seal.SUMS)
+    found = audit.verify(root, published or manifest["seal"], frozenset(data_files(study, sealed)))
+    found["broken"] += _foreign(study, manifest, sealed, place)
     if found["broken"]:
         lines = ["  {file}: {link}: {message}".format(**item) for item in found["broken"]]
         message = "\n".join([f"{bundle}: {len(lines)} broken link(s):", *lines]).replace(f"{place}/", "")
         raise GateClosed("broken", message, "it was changed after it was sealed: nothing was run")
     return manifest, study
+
+
+def _foreign(study: Study, manifest: dict, sealed: dict[str, str], place: Path) -> list[dict]:
+    """What in a bundle is not as this project bundles a study, each as a broken link."""
+    names = [path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file()]
+    foreign = strangers(study, seal.sealed_files(study), names)
+    items = [(name, "place", "no bundle of this study has such a file") for name in foreign]
+    if study.name != manifest["study"]:
+        items.append((MANIFEST, "place", f"its study is {study.name}"))
+    if manifest["seal"] != seal.seal_of(study):
+        items.append((MANIFEST, "seal", "it is the seal of another study"))
+    other = sorted(set(manifest["left_out"]) ^ set(data_files(study, sealed)))
+    items += [(MANIFEST, "left_out", f"{name}: only benchmark data is left out, and all of it") for name in other]
+    return [{"file": file, "link": link, "message": message} for file, link, message in items]
 
 
 def _resolve(config: dict, bundle: Path, mode: str | None) -> dict:
@@ -129,7 +154,7 @@ def _config(original: Study, mode: str | None) -> dict:
     """The config of the rerun: the author's, with each condition's work taken as it was frozen."""
     config = dict(original.frozen["config"])
     conditions = {
-        name: {"solver": FROZEN, "benchmarks": condition["benchmarks"]}
+        name: {"solver": FROZEN, "of": solver_of(condition), "benchmarks": condition["benchmarks"]}
         for name, condition in original.frozen["conditions"].items()
     }
     if mode:
@@ -164,18 +189,62 @@ def _check_terms(terms: dict[str, list[dict]], other_terms: bool) -> None:
         )
 
 
-def _check_trust(study: Study, trust: bool) -> None:
-    """What only a study that one trusts may have: no sandbox, or folders of this machine in it."""
-    wishes = []
-    for name, section in study.benchmarks.items():
-        sandbox = section["terms"]["sandbox"]
-        if sandbox["lane"] == "subprocess":
-            wishes.append(f"  {name}: lane subprocess: the bundle's candidates would run with no isolation at all")
-        if sandbox.get("read_only_paths"):
-            wishes.append(f"  {name}: its candidates would see {', '.join(sandbox['read_only_paths'])}")
-    if wishes and not trust:
-        message = "\n".join(["the bundle asks for more than a sandbox gives:", *wishes])
+def check_trust(config: dict, trust: bool) -> None:
+    """Refuse what only a study that one trusts may have."""
+    found = [f"  {wish}" for wish in wishes(config)]
+    if found and not trust:
+        message = "\n".join(["the bundle asks for more than data by hash and a sandbox:", *found])
         raise GateClosed("not_trusted", message, "--trust, if you know and trust who made it")
+
+
+def wishes(config: dict) -> Iterator[str]:
+    """No sandbox, folders of this machine, its user's name on another one, or files that the bundle itself brings.
+
+    Of a config that keeps its schema. A section that breaks its own is refused when it is resolved.
+    """
+    for name, section in config["benchmarks"].items():
+        benchmark = load_benchmark(name)
+        if schema_faults(section, benchmark.schema):
+            continue
+        sandbox = section.get("sandbox", {})
+        if sandbox.get("lane") == "subprocess":
+            yield f"{name}: lane subprocess: the bundle's candidates would run with no isolation at all"
+        if sandbox.get("read_only_paths"):
+            yield f"{name}: its candidates would see {', '.join(sandbox['read_only_paths'])}"
+        for key, folder in benchmark.host_folders(section).items():
+            yield f"{name}: {key}: it would use the folder {folder} of this machine"
+    for name, declaration in config.get("datasets", {}).items():
+        for source in declaration["sources"]:
+            if "ssh" in source:
+                yield f"datasets.{name}: it would be fetched by ssh, as you, from {source['ssh']}"
+    for key, text in _texts(config):
+        if _below_results(text):
+            yield f"{key}: {text}: a path below {RESULTS}/, where the bundle itself is laid out"
+
+
+def _below_results(text: str) -> bool:
+    """Whether a text, read as a path, leads there. One with a NUL is no path to anything."""
+    places = () if "\0" in text else (text, repository(text))
+    return any(Path(os.path.realpath(RESULTS)) in Path(os.path.realpath(place)).parents for place in places)
+
+
+def sources(study: Study) -> list[str]:
+    """For whoever runs it: where the data of a rerun comes from, one line a dataset."""
+    from assize.staging.sources import describe
+
+    return [
+        f"{name}: its bytes, by sha256, from: {'; '.join(map(describe, declaration['sources']))}"
+        for name, declaration in study.frozen["datasets"].items()
+    ]
+
+
+def _texts(value, key: str = "") -> Iterator[tuple[str, str]]:
+    """(key path, text) of every text in a config."""
+    if isinstance(value, str):
+        yield key, value
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, item in items:
+        yield from _texts(item, f"{key}.{name}".removeprefix("."))
 
 
 def _copy_work(original: Study, study: Study, episode: Episode, place: Path) -> None:
@@ -186,16 +255,6 @@ def _copy_work(original: Study, study: Study, episode: Episode, place: Path) -> 
     for kind in STAGES:
         record = read_record(source / f"{kind}.json", kind)
         write_record(target / f"{kind}.json", record | {"terms_digest": study.terms_digest(episode.benchmark)})
-
-
-def profile_mode(profile: Path) -> str | None:
-    """The resource mode that a profile asks for with ``config``; None where it says nothing."""
-    settings = load_config(profile / "config.yaml").get("config", [])
-    pairs = settings.items() if isinstance(settings, dict) else (item.partition("=")[::2] for item in settings)
-    mode = dict(pairs).get("resource_mode")
-    if mode not in (None, *RESOURCE_MODES):
-        raise UsageError("bad_usage", f"{profile}: resource_mode: {mode!r} is not allowed")
-    return mode
 
 
 def compare(rerun: Rerun) -> dict:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from assize.errors import UsageError
 from assize.records import sha256_file, write_atomic
-from assize.study import Study, beside
+from assize.study import Study, beside, receipt_path
 
 SUMS = "census/SHA256SUMS"
 # Of a study's folder, what the seal does not cover: the list itself, logs, who runs the study at the moment, what Slurm
@@ -35,7 +35,7 @@ def sealed_files(study: Study) -> list[str]:
         prefix = Path(folder).relative_to(study.root).as_posix()
         own += [name if prefix == "." else f"{prefix}/{name}" for name in names]
     staged = staged_files(study)
-    receipts = [receipt for receipt in map(receipt_of, staged) if (study.root / receipt).exists()]
+    receipts = [str(receipt) for receipt in map(receipt_path, staged) if (study.root / receipt).exists()]
     return sorted({name for name in own if not exempt(name)} | {*staged, *receipts})
 
 
@@ -45,16 +45,10 @@ def staged_files(study: Study) -> list[str]:
     return [os.path.relpath(beside(study.root, study.staged_path(name)), study.root) for name in names]
 
 
-def receipt_of(staged: str) -> str:
-    """The receipt of a staged file lies beside it."""
-    return f"{staged}.json"
-
-
-def write_seal(study: Study) -> str:
-    """Write the list of a study, and return its seal."""
+def write_seal(study: Study) -> None:
+    """Write the list of a study, which seals it."""
     lines = [f"{sha256_file(study.root / name)}  {name}\n" for name in sealed_files(study)]
     write_atomic(study.root / SUMS, "".join(lines).encode())
-    return seal_of(study)
 
 
 def seal_of(study: Study) -> str | None:

@@ -211,8 +211,22 @@ class Study:
         if unknown:
             allowed = ", ".join(known_benchmarks())
             raise UsageError("unknown_benchmark", f"{path}: no benchmark {', '.join(unknown)}; there are {allowed}")
+        if faults := study.dangling():
+            lines = "\n".join(f"  {fault}" for fault in faults)
+            raise UsageError("bad_record", f"{path}: {len(faults)} name(s) that refer to nothing:\n{lines}")
         study.root = Path(path).parent
         return study
+
+    def dangling(self) -> list[str]:
+        """Where one part of the study names what another part does not have."""
+        faults = []
+        for name, section in self.benchmarks.items():
+            lost = [dataset for dataset in section["datasets"] if dataset not in self.frozen["datasets"]]
+            faults += [f"benchmarks.{name}.datasets: there is no dataset {dataset!r}" for dataset in lost]
+        for name, condition in self.frozen["conditions"].items():
+            lost = [benchmark for benchmark in condition["benchmarks"] if benchmark not in self.benchmarks]
+            faults += [f"conditions.{name}.benchmarks: there is no benchmark {benchmark!r}" for benchmark in lost]
+        return faults
 
     @property
     def digest(self) -> str:
@@ -325,9 +339,19 @@ class Study:
         return staged_path(self.frozen["datasets"][dataset])
 
 
+def solver_of(condition: dict) -> str:
+    """The solver that made a condition's work, here or where it was frozen."""
+    return condition["of"] if condition["solver"] == FROZEN else condition["solver"]
+
+
 def staged_path(declaration: dict) -> str:
     """Where a dataset is staged: by content, so that studies share it and never disagree about it."""
     return str(RESULTS / "staged" / declaration["sha256"] / declaration["filename"])
+
+
+def receipt_path(staged) -> Path:
+    """Where the receipt of a staged file lies."""
+    return Path(f"{staged}.json")
 
 
 def beside(root: Path, path: str) -> Path:

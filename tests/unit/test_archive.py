@@ -1,12 +1,15 @@
 """What a candidate hands in is checked whole before anything is written."""
 
+import errno
 import gzip
 import io
 import os
 import tarfile
+import tempfile
 
 import pytest
 
+from assize import archive
 from assize.archive import Bounds, Rejected, check_file_map, freeze, unpack, write_file_map
 
 
@@ -152,3 +155,20 @@ def test_a_file_map_is_written_over_links_and_never_through_them(tmp_path):
 def test_text_that_is_no_unicode_is_written_all_the_same(tmp_path):
     write_file_map(tmp_path, check_file_map({"a": "\ud800"}))
     assert (tmp_path / "a").read_bytes() == b"\xed\xa0\x80"
+
+
+def test_what_is_too_large_for_memory_is_spooled_beside_what_it_becomes(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive, "MAX_BYTES", 1)
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    unpack(tar_of(("a", FILE, b"x" * 5000)), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_no_fault_of_the_archive(tmp_path, monkeypatch, number):
+    def full(*arguments):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(archive.shutil, "copyfileobj", full)
+    with pytest.raises(OSError, match=os.strerror(number)):
+        unpack(tar_of(("a", FILE, b"x")), tmp_path)

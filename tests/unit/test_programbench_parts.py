@@ -19,6 +19,7 @@ import pytest
 from assize.archive import Rejected
 from assize.benchmarks import load_benchmark
 from assize.benchmarks.programbench import engine, episodes, manifest, official, replay
+from assize.benchmarks.programbench.benchmark import judged_archive
 from assize.benchmarks.programbench.court import Court
 from assize.benchmarks.programbench.engine import Engine, Owner
 from assize.benchmarks.programbench.submission import check_archive
@@ -98,6 +99,20 @@ def test_a_dirty_checkout_is_refused(checkout):
     (checkout / "src" / "programbench" / "extra.py").write_text("")
     with pytest.raises(UsageError, match="not clean"):
         official.find_official(str(checkout))
+
+
+def test_no_command_of_a_checkouts_own_config_is_run(checkout, tmp_path):
+    hooks = checkout / ".git" / "hooks"
+    hooks.mkdir(exist_ok=True)
+    for name in ("fsmonitor", "post-index-change"):
+        (hooks / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+        (hooks / name).chmod(0o755)
+    with open(checkout / ".git" / "config", "a") as config:
+        config.write(f"[core]\n\tfsmonitor = {hooks}/fsmonitor\n")
+    # Looked at anew, so that git writes its index.
+    (checkout / "src" / "programbench" / "constants.py").touch()
+    official.find_official(str(checkout))
+    assert not (tmp_path / "ran").exists()
 
 
 def test_another_revision_is_refused(checkout, monkeypatch):
@@ -363,6 +378,21 @@ def test_the_reference_hands_in_nothing(tmp_path):
     episode = Episode("programbench", "c", "i", 1)
     assert episodes.solve(context, episode, tmp_path) == {"status": "done"}
     assert episodes.snapshot(context, episode, tmp_path) == ({"status": "frozen", "detail": {"reference": True}}, None)
+
+
+@pytest.mark.parametrize(
+    ("condition", "reference"),
+    [
+        ({"solver": "reference"}, True),
+        ({"solver": "frozen", "of": "reference"}, True),
+        ({"solver": "frozen", "of": "replay"}, False),
+        ({"solver": "noop"}, False),
+    ],
+)
+def test_the_conditions_say_what_is_judged_also_of_work_that_was_frozen_elsewhere(condition, reference, tmp_path):
+    study = SimpleNamespace(frozen={"conditions": {"c": condition}}, episode_folder=lambda episode: tmp_path)
+    found = judged_archive(study, Episode("programbench", "c", "i", 1))
+    assert found == (None if reference else tmp_path / "submission.tar.gz")
 
 
 def test_a_solver_has_no_network_to_ask_for():

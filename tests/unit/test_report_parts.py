@@ -10,7 +10,7 @@ import report
 from assize import audit, census
 from assize.chain import BROKEN, CHECKED, UNCHECKED, Files, Link, links
 from assize.records import digest, read_record
-from assize.report import cases, figures, notices, page, tables
+from assize.report import figures, notices, packing, page, tables
 from assize.report.text import script_json, visible
 from generated_study import frozen as generated
 from generated_study import generate
@@ -63,7 +63,7 @@ def chain_of(study) -> dict[str, Link]:
 
 def test_each_link_of_an_untouched_grade_is_checked(finished):
     found = chain_of(finished)
-    assert list(found) == ["terms", "calibration", "admission", "snapshot", "evidence"]
+    assert list(found) == ["terms", "calibration", "admission", "snapshot", "evidence", "verdict"]
     assert {link.state for link in found.values()} == {CHECKED}
 
 
@@ -104,6 +104,22 @@ def test_other_terms_and_another_pin_than_the_study_s_are_broken(finished):
     found = {link.name: link for link in links(study, episode, grade, Files(study))}
     assert (found["suite"].state, found["suite"].note) == (BROKEN, "the terms pin another suite")
     assert found["targets"].state == UNCHECKED
+
+
+def test_a_pin_is_held_by_what_was_stated_at_calibration_too(finished):
+    """A manifest that the terms pin by its bytes is stated by what was read from it, then as now."""
+    episode = finished.episodes()[0]
+    grade = read_record(finished.episode_folder(episode) / "grade.json", "grade")
+    grade["provenance"]["suite"] = digest("as it was read")
+    paths = finished.calibrations("command", episode.instance)
+
+    def state() -> str:
+        return next(link.state for link in links(finished, episode, grade, Files(finished)) if link.name == "suite")
+
+    assert state() == BROKEN
+    record = json.loads(paths[0].read_text())
+    paths[0].write_text(json.dumps(record | {"detail": {"suite": digest("as it was read")}}))
+    assert state() == CHECKED
 
 
 def test_what_cannot_be_read_again_here_is_said_to_be_unchecked():
@@ -157,7 +173,7 @@ def test_a_fault_of_many_conditions_is_one_line_with_their_sum():
     _, record, found = study_of({str(n): failed("OSError: no such file or directory") for n in range(12)}, "abcdef")
     (item,) = notices.notices(record, found)[0].items
     assert re.match(r"\w+: 72 of 72 failures of command, in a, b, c, d and 2 more conditions", item.what)
-    assert all(item.flag in cases.flags(case) for case in found)
+    assert all(item.flag in packing.flags(case) for case in found)
 
 
 # What the audit page carries
@@ -171,9 +187,9 @@ def test_of_many_checks_the_ones_that_did_not_pass_are_kept():
     checks = [{"id": f"case {n}", "verdict": "pass", "signature": None} for n in range(1000)]
     checks[998] = {"id": "case 998", "verdict": "fail", "signature": "KeyError", "origin": "tests", "seconds": 0.123456}
     study, _, found = study_of({"a": failed("x") | {"checks": checks}})
-    packed = cases.pack(study, found, "--profile x")
+    packed = packing.pack(study, found, "--profile x")
     _, (_, shown, total, *_) = unpacked(packed)
-    assert (len(shown), total) == (cases.CHECKS_SHOWN, 1000)
+    assert (len(shown), total) == (packing.CHECKS_SHOWN, 1000)
     texts = [packed["strings"][place] for place in (shown[0][0], shown[0][2], shown[0][3])]
     assert texts == ["case 998", "KeyError", "origin tests; seconds 0.1235"]
 
@@ -182,16 +198,16 @@ def test_an_episode_without_a_grade_has_its_row():
     study = frozen("small", {"command": ["a"]}, ["model"])
     grades = dict.fromkeys(study.episodes())
     found = cases_of(study, grades, record_of(study, grades))
-    packed = cases.pack(study, found, "")
+    packed = packing.pack(study, found, "")
     row, detail = unpacked(packed)
     assert packed["strings"][row[5]] == "not_graded"
     assert detail[:5] == [[], [], 0, [], []]
-    assert cases.flags(found[0]) == ["not graded"]
+    assert packing.flags(found[0]) == ["not graded"]
 
 
 def test_strings_that_return_are_carried_once():
     study, _, found = study_of({str(n): failed("the same") for n in range(50)})
-    packed = cases.pack(study, found, "")
+    packed = packing.pack(study, found, "")
     assert len(packed["strings"]) == len(set(packed["strings"]))
     assert len(packed["strings"]) < 50 + 60
 
@@ -210,14 +226,14 @@ def test_strings_that_return_are_carried_once():
 def test_the_command_that_makes_a_grade_again_asks_for_the_mode_it_was_made_in(mode, options):
     study = frozen("small", {"command": ["a"]}, ["model"])
     study.benchmarks["command"]["terms"]["resource_mode"] = mode
-    assert cases.workflow_options(study, "config/a study.yaml") == options
+    assert packing.workflow_options(study, "config/a study.yaml") == options
 
 
 def test_flags_tell_tampering_reward_faults_exposure_and_two_readings():
     body = failed("KeyError", tamper=["frames:1.1", "frames:1.2"], flags=["score_disagrees"], oracle_exposed=True)
     body["checks"][0]["protocol_sensitive"] = True
     _, _, found = study_of({"a": body})
-    assert cases.flags(found[0]) == [
+    assert packing.flags(found[0]) == [
         "oracle exposed",
         "protocol-sensitive",
         "reward: score_disagrees",
@@ -230,7 +246,7 @@ def test_facts_say_where_and_under_what_a_grade_was_made():
     slurm = {"job_id": "7_1", "node": "n1", "cpus": 16, "memory_mb": None, "partition": "p", "account": "a"}
     sandbox = {"lane": "subprocess", "isolated": False, "image": None}
     made = {"slurm": slurm, "sandbox": sandbox, "official_targets": False}
-    facts = dict(cases.facts(graded(study, study.episodes()[0], passed(), **made)))
+    facts = dict(packing.facts(graded(study, study.episodes()[0], passed(), **made)))
     assert facts["Slurm"] == "job 7_1 on n1: 16 CPUs, memory not accounted"
     assert facts["sandbox"] == "subprocess, NOT isolated"
     assert facts["official targets"] == "NO"

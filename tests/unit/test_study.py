@@ -8,7 +8,8 @@ import yaml
 from assize.benchmarks import known_benchmarks, load_benchmark
 from assize.errors import UsageError
 from assize.records import ROOT, schema_faults
-from assize.study import Episode, Study, load_config, memory_mb, resolve
+from assize.study import Episode, Study, load_config, memory_mb, resolve, solver_of
+from assize.workflow import check_attempts
 
 DEFAULT = load_config(ROOT / "config" / "study.yaml")
 # The local ProgramBench study's tasks are built first: tests/workflow/test_programbench.py runs it.
@@ -165,9 +166,28 @@ def test_memory_is_read_in_mib():
 
 def test_profiles_try_as_often_as_they_say():
     """After the last attempt a grade is void: where the two disagree, it never would be, or too soon."""
-    for name in ("local", "slurm"):
-        profile = yaml.safe_load((ROOT / "profiles" / name / "config.yaml").read_text())
-        assert f"attempts={profile['retries'] + 1}" in profile["config"], name
+    paths = list((ROOT / "profiles").glob("*/config.yaml"))
+    assert len(paths) == 3
+    for path in paths:
+        profile = yaml.safe_load(path.read_text())
+        assert f"attempts={profile['retries'] + 1}" in profile["config"], path
+
+
+def test_a_run_that_would_record_a_void_too_soon_is_refused_and_one_that_tries_less_is_not():
+    for attempts, retries in ((1, 0), (3, 2), (3, 0)):
+        check_attempts(attempts, retries)
+    with pytest.raises(UsageError, match="--config attempts=3 and --retries 5: attempt 3 of 6 would record") as refused:
+        check_attempts(3, 5)
+    assert "--config attempts=6" in refused.value.hint
+    assert "--retries 2" in refused.value.hint
+
+
+def test_a_frozen_condition_is_of_the_solver_that_made_its_work():
+    assert solver_of({"solver": "reference"}) == solver_of({"solver": "frozen", "of": "reference"}) == "reference"
+    config = load_config(ROOT / "config" / "study.yaml")
+    config["conditions"] = {"theirs": {"solver": "frozen"}}
+    with pytest.raises(UsageError, match="theirs: missing of"):
+        resolve(config, "study.yaml")
 
 
 def test_a_benchmark_whose_jobs_are_alone_has_groups_and_allocations_of_its_own():

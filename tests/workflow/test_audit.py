@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import shutil
 
 import pytest
@@ -124,6 +125,38 @@ def test_one_flipped_byte_is_found(results, kind, where):
     assert kind == "seal" or str(path.relative_to(results)) in found
 
 
+def test_no_flipped_byte_of_a_record_goes_unseen_or_ends_the_audit(tmp_path):
+    """Anywhere in it: in a name that other records refer to, too."""
+    study = generate(tmp_path / "made", frozen("made", instances=1, conditions=1))
+    names = ["study.json", "census/census.json", "census/SHA256SUMS", "admission/command/task-00000.json"]
+    names += [f"episodes/command/condition-0/task-00000/1/{kind}.json" for kind in audit.EPISODE_RECORDS]
+    places = random.Random(1)
+    for name in names:
+        path = study.root / name
+        data = path.read_bytes()
+        # The references of a study's parts to one another: each byte of them.
+        start = data.find(b'"conditions": {\n  "condition-0"') if name == "study.json" else 0
+        for place in {*range(start, start + 90), *places.sample(range(len(data)), min(len(data), 30))}:
+            if place < len(data):
+                path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+                assert audit.verify(study.root)["broken"] != [], (name, place)
+        path.write_bytes(data)
+    assert audit.verify(study.root)["broken"] == []
+
+
+def test_a_condition_that_was_taken_out_leaves_grades_that_are_no_fault_and_are_named(tmp_path):
+    study = generate(tmp_path / "made", frozen("made", instances=1, conditions=2))
+
+    def take_out(record):
+        del record["conditions"]["condition-1"], record["config"]["conditions"]["condition-1"]
+
+    rewrite(study.root / "study.json", take_out)
+    study = Study.read(study.root / "study.json")
+    count(study)
+    found = audit.verify(study.root)
+    assert (found["broken"], found["unplanned"]) == ([], ["episodes/command/condition-1/task-00000/1/grade.json"])
+
+
 def test_the_command_prints_each_broken_link_and_exits_4(finished, results):
     path = results / EPISODE / "evidence" / "grader.log"
     path.write_bytes(path.read_bytes() + b"x")
@@ -147,6 +180,13 @@ def test_a_file_that_was_added_or_removed_is_found(results):
     (results / EPISODE / "extra.json").write_text("{}")
     (results / EPISODE / "prepared.json").unlink()
     assert broken(results) == [f"{EPISODE}/extra.json", f"{EPISODE}/prepared.json"]
+
+
+def test_a_file_that_is_none_of_the_study_s_is_not_opened_for_its_seal(results):
+    (results / "other").write_text("x")
+    with open(results / "audited/census/SHA256SUMS", "a") as sums:
+        sums.write(f"{sha256_file(results / 'other')}  ../other\n")
+    assert "audited/../other" in broken(results)
 
 
 def test_a_pipe_in_the_place_of_a_file_ends_the_audit_soon(results):
@@ -208,9 +248,81 @@ def change_a_row(results):
     path.write_text(path.read_text().replace(",fail,", ",pass,", 1))
 
 
+NOOP, REFERENCE = EPISODE, "audited/episodes/command/reference/longest-line-bash/1"
+
+
+def change_grade(episode, **keys):
+    """A forger of one grade: what stands in ``provenance`` is added to what is there."""
+
+    def forge(results):
+        def change(grade):
+            grade["provenance"] |= keys.get("provenance", {})
+            grade |= {key: value for key, value in keys.items() if key != "provenance"}
+
+        rewrite(results / episode / "grade.json", change)
+
+    return forge
+
+
+def bar_gate(results):
+    """Calibration barred the instance, and its grades stand."""
+    for path in (results / "audited/calibration/command/longest-line-bash").glob("*.json"):
+        rewrite(path, lambda record: record.update(passed=False, reasons=["the reference fails"]))
+        hashes = [sha256_file(path)]
+    gate = {"calibrations": hashes, "status": "barred", "reasons": ["the reference fails"]}
+    rewrite(results / "audited/admission/command/longest-line-bash.json", lambda record: record.update(gate))
+    for episode in (NOOP, REFERENCE):
+        change_grade(episode, provenance={"calibration": digest(hashes)})(results)
+
+
+def borrow_evidence(results):
+    """Another file with the right hash, where the grader's own was."""
+    shutil.rmtree(results / REFERENCE / "evidence")
+    name = "evidence/../snapshot.json"
+    change_grade(REFERENCE, evidence={name: sha256_file(results / REFERENCE / "snapshot.json")})(results)
+
+
+def disown_work(status):
+    def forge(results):
+        rewrite(results / REFERENCE / "snapshot.json", lambda record: record.update(status=status, reason="why"))
+
+    return forge
+
+
+def drop_an_episode(what):
+    """Plan less than the config beside it says, as if the rest had never been meant."""
+
+    def forge(results):
+        def change(study):
+            if what == "instance":
+                study["benchmarks"]["command"]["instances"].remove("longest-line-bash")
+            elif what == "condition":
+                del study["conditions"]["noop"]
+            else:
+                study["config"]["repeats"] = 2
+
+        rewrite(results / "audited/study.json", change)
+        count(Study.read(results / "audited/study.json"))
+
+    return forge
+
+
 @pytest.mark.parametrize(
     ("forge", "names"),
     [
+        (bar_gate, f"{REFERENCE}/grade.json"),
+        (borrow_evidence, f"{REFERENCE}/grade.json"),
+        (disown_work("missing"), f"{REFERENCE}/grade.json"),
+        (disown_work("rejected"), f"{REFERENCE}/grade.json"),
+        (disown_work("void"), f"{REFERENCE}/grade.json"),
+        (change_grade(REFERENCE, provenance={"suite": "0" * 64}), f"{REFERENCE}/grade.json"),
+        (change_grade(REFERENCE, provenance={"resource_mode": "container"}), f"{REFERENCE}/grade.json"),
+        (change_grade(REFERENCE, provenance={"protocol_version": "9"}), f"{REFERENCE}/grade.json"),
+        (change_grade(REFERENCE, provenance={"sandbox": {"lane": "subprocess"}}), f"{REFERENCE}/grade.json"),
+        (change_grade(NOOP, verdict="pass"), f"{NOOP}/grade.json"),
+        (drop_an_episode("instance"), "audited/study.json"),
+        (drop_an_episode("condition"), "audited/study.json"),
+        (drop_an_episode("repeat"), "audited/study.json"),
         (spoil_archive, f"{EPISODE}/grade.json"),
         (open_gate, "audited/admission/command/longest-line-bash.json"),
         (soften_calibration, "audited/admission/command/longest-line-bash.json"),

@@ -124,9 +124,9 @@ def test_a_click_opens_a_grade_with_all_that_it_stands_on(chromium, tmp_path):
     assert not opened.page.is_visible("#detail")
     opened.page.locator(".case").first.click()
     text = opened.detail()
-    for part in ("fail", "failed: why", "AssertionError: task-00000 != 3", "Chain: 5 of 5 links checked"):
+    for part in ("fail", "failed: why", "AssertionError: task-00000 != 3", "Chain: 6 of 6 links checked"):
         assert part in text
-    assert opened.page.locator(".chain .checked").count() == 5
+    assert opened.page.locator(".chain .checked").count() == 6
     again = f"snakemake {study.root}/episodes/command/condition-0/task-00000/1/grade.json --profile profiles/local"
     assert f"{again} --configfile config/studies/one.yaml" in text
     assert f"rm {study.root}/episodes/command/condition-0/task-00000/1/grade.json" in text

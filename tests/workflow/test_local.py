@@ -65,6 +65,14 @@ def test_a_finished_study_reruns_what_changed_and_nothing_else(small):
     assert small.jobs() == {}
     small.run()
 
+    # Another table of harness faults makes another census, and what is made from that; no grade.
+    table = small.project.root / "config" / "harness-faults.yaml"
+    text = table.read_text()
+    table.write_text(text + "# A site's own words.\n")
+    assert small.jobs() == {}
+    assert set(small.project.jobs("--configfile", small.path)) == AFTER_GRADES - {"accounting"}
+    table.write_text(text)
+
     archive = target.parent / "submission.tar.gz"
     data = bytearray(archive.read_bytes())
     data[len(data) // 2] ^= 1
@@ -279,6 +287,14 @@ def test_an_error_is_one_json_object_and_a_meaning_exit_status(project, argument
     error = json.loads(done.stdout)
     assert error["ok"] is False
     assert set(error["error"]) == {"code", "message", "hint"}
+
+
+def test_a_run_that_would_record_a_void_too_soon_is_refused(small):
+    """What is said with --config replaces all that the profile says there: its attempts too."""
+    done = small.run("--config", "resource_mode=none", check=False)
+    assert done.returncode != 0
+    assert "--config attempts=1 and --retries 2" in done.stdout + done.stderr
+    assert not small.results.exists()
 
 
 def test_slurm_mode_refuses_to_grade_outside_a_job_and_voids_nothing(small):

@@ -116,6 +116,23 @@ def test_one_reference_that_fails_closes_the_gate_for_all_after_all_were_calibra
     assert leftovers("programbench-local") == []
 
 
+def test_a_bundle_is_graded_again_with_its_reference(local):
+    """The reference hands in nothing: that its condition is one must outlive the freezing of its work."""
+    config = yaml.safe_load((local.root / "config/studies/programbench-local.yaml").read_text())
+    config["benchmarks"]["programbench"] |= {"instances": [LINES], "calibration": {"repetitions": 1}}
+    config["conditions"] = {name: config["conditions"][name] for name in ("reference", "compile-failure")}
+    (local.root / "study.yaml").write_text(yaml.safe_dump(config))
+    local.snakemake("--configfile", "study.yaml")
+    bundle = json.loads(local.script("reproduce.py", "bundle", "results/programbench-local").stdout)["output"]
+    # The tests' own files are in folders of this machine, and not in the bundle.
+    done = local.script("reproduce.py", "rerun", bundle, check=False)
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (4, "not_trusted")
+    comparison = json.loads(local.script("reproduce.py", "rerun", bundle, "--trust").stdout)["comparison"]
+    assert (comparison["identical"], comparison["planned"], comparison["changed"]) == (2, 2, [])
+    again = {key: grade["verdict"] for key, grade in grades_of(local.root / "results/programbench-local-rerun").items()}
+    assert again == {("reference", LINES): "pass", ("compile-failure", LINES): "fail"}
+
+
 # ------------------------------------------------------------ as an ordinary user, on Slurm
 
 on_slurm = [

@@ -15,7 +15,7 @@ import yaml
 
 from assize.archive import pack
 from assize.benchmarks.scicode import court
-from assize.records import sha256_file
+from assize.records import digest, sha256_file
 from conftest import Project, copy_project
 from generated_study import frozen, generate
 from scicode_support import DATA, ROOT, needs_data, needs_runtime
@@ -262,22 +262,32 @@ def test_a_hostile_archive_is_refused_and_nothing_is_left(elsewhere, tmp_path, d
     assert not (tmp_path / "escaped").exists()
 
 
-def study_json(members, change) -> None:
-    """Change study.json and seal it again, as whoever makes a bundle can."""
-    name = "results/small/study.json"
-    study = json.loads(members[name])
-    change(study)
-    members[name] = json.dumps(study).encode()
-    sums = "results/small/census/SHA256SUMS"
-    line = f"{hashlib.sha256(members[name]).hexdigest()}  study.json".encode()
-    lines = [line if item.endswith(b"  study.json") else item for item in members[sums].split(b"\n")]
-    members[sums] = b"\n".join(lines)
+def resealed(members) -> None:
+    """Seal a bundle's study again, whatever was changed in it."""
+    sums, inside = "results/small/census/SHA256SUMS", "results/small/"
+    lines = [line.split("  ", 1) for line in members[sums].decode().splitlines()]
+    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}
+    members[sums] = "".join(f"{hashes.get(inside + name, old)}  {name}\n" for old, name in lines).encode()
     manifest = json.loads(members["bundle.json"])
     members["bundle.json"] = json.dumps(manifest | {"seal": hashlib.sha256(members[sums]).hexdigest()}).encode()
 
 
+def study_json(members, change) -> None:
+    """Change study.json, count it and seal it again, as whoever makes a bundle can."""
+    name, counted = "results/small/study.json", "results/small/census/census.json"
+    study, census = json.loads(members[name]), json.loads(members[counted])
+    change(study)
+    members[name] = json.dumps(study).encode()
+    members[counted] = json.dumps(census | {"study_digest": digest(study)}).encode()
+    resealed(members)
+
+
 def sandbox(study: dict, **keys) -> None:
     study["config"]["benchmarks"]["command"]["sandbox"] = keys
+
+
+def suite(study: dict, path: str) -> None:
+    study["config"]["benchmarks"]["command"]["suite"] = {"path": path}
 
 
 @pytest.mark.parametrize(
@@ -288,11 +298,14 @@ def sandbox(study: dict, **keys) -> None:
         (lambda study: study["benchmarks"].update({"magic": study["benchmarks"]["command"]}), 2, "magic"),
         (
             lambda study: study["config"]["benchmarks"]["command"].update(instances=["run-length-c"]),
-            2,
-            "other episodes",
+            4,
+            "instances of command",
         ),
+        (lambda study: study["config"]["benchmarks"]["command"].pop("instances"), 2, "other episodes"),
+        (lambda study: study["conditions"]["noop"].update(solver="frozen"), 4, "plan: conditions"),
         (lambda study: sandbox(study, lane="subprocess"), 4, "no isolation"),
         (lambda study: sandbox(study, read_only_paths=["/root"]), 4, "would see /root"),
+        (lambda study: suite(study, "results/small-rerun/original/inputs/config/suites/starter.json"), 4, "below res"),
     ],
 )
 def test_a_sealed_bundle_cannot_lead_out_of_its_place_or_its_sandbox(bundle, elsewhere, tmp_path, change, status, word):
@@ -300,6 +313,63 @@ def test_a_sealed_bundle_cannot_lead_out_of_its_place_or_its_sandbox(bundle, els
     done = elsewhere.script("reproduce.py", "rerun", tmp_path / "lead.tar.gz", check=False)
     assert done.returncode == status
     assert word in done.stderr
+    assert list((elsewhere.root / "results").iterdir()) == []
+
+
+def test_what_no_seal_covers_is_no_part_of_a_bundle(bundle, elsewhere, tmp_path):
+    """A checkout, say, whose git config names a command."""
+    planted = {"pb/.git/config": b"[core]\n\tfsmonitor = false\n", "results/small/logs/x": b"", "rules/a/b.smk": b""}
+    repacked(bundle, tmp_path / "planted.tar.gz", lambda members: members.update(planted))
+    done = elsewhere.script("reproduce.py", "rerun", tmp_path / "planted.tar.gz", "--trust", check=False)
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (4, "broken")
+    assert all(f"{name}: place: no bundle" in done.stderr for name in planted)
+    assert list((elsewhere.root / "results").iterdir()) == []
+
+
+def change_a_grade(members) -> str:
+    name = "episodes/command/noop/longest-line-bash/1/grade.json"
+    grade = json.loads(members[f"results/small/{name}"])
+    grade |= {"verdict": "pass", "score": 1.0, "analysis_score": 1.0, "scoring_status": "passed"}
+    members[f"results/small/{name}"] = json.dumps(grade).encode()
+    return name
+
+
+def test_only_benchmark_data_may_be_missing_from_a_bundle(bundle, elsewhere, tmp_path):
+    """The published seal over changed records: each is there, and said to be left out."""
+    changed = []
+
+    def forge(members):
+        changed.append(change_a_grade(members))
+        manifest = json.loads(members["bundle.json"])
+        members["bundle.json"] = json.dumps(manifest | {"left_out": manifest["left_out"] + changed}).encode()
+
+    repacked(bundle, tmp_path / "forged.tar.gz", forge)
+    seal = sha256_file(bundle.parent / "small" / "census" / "SHA256SUMS")
+    done = elsewhere.script("reproduce.py", "rerun", tmp_path / "forged.tar.gz", "--seal", seal, check=False)
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (4, "broken")
+    assert f"bundle.json: left_out: {changed[0]}: only benchmark data" in done.stderr
+    assert f"{changed[0]}: seal: sha256" in done.stderr
+
+
+def test_a_bundle_s_headline_is_that_of_its_grades(bundle, elsewhere, tmp_path):
+    def raise_headline(members):
+        census = json.loads(members["results/small/census/census.json"])
+        line = next(line for line in census["conditions"] if line["condition"] == "noop")
+        line |= {"passed": 2, "failed": 0, "over_scored": 1.0, "over_planned": 1.0}
+        members["results/small/census/census.json"] = json.dumps(census).encode()
+        resealed(members)
+
+    repacked(bundle, tmp_path / "raised.tar.gz", raise_headline)
+    done = elsewhere.script("reproduce.py", "rerun", tmp_path / "raised.tar.gz", check=False)
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (4, "broken")
+    for key in ("passed", "failed", "over_scored", "over_planned"):
+        assert f"census.json: census: conditions.0.{key}: " in done.stderr
+
+
+def test_a_bundle_of_another_seal_than_was_published_is_not_run(bundle, elsewhere):
+    done = elsewhere.script("reproduce.py", "rerun", bundle, "--seal", "0" * 64, check=False)
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (4, "broken")
+    assert "SHA256SUMS: seal: the seal: it says 000000000000" in done.stderr
     assert list((elsewhere.root / "results").iterdir()) == []
 
 

@@ -95,6 +95,13 @@ class Benchmark(ABC):
         """
         return []
 
+    def host_folders(self, section: dict) -> dict[str, str]:
+        """Folders of this machine that a study's section, as its author wrote it, would have used: key -> path.
+
+        What lies there is not hashed before it is used, so only the section's own author may name them unasked.
+        """
+        return {}
+
     def add_options(self, parser) -> None:  # noqa: B027
         """Add global arguments of the benchmark's own; its verbs find them in ``context.options``."""
 

@@ -12,6 +12,7 @@ from assize.cli import log
 from assize.errors import InfrastructureError, UsageError
 from assize.staging import sources
 from assize.staging.part import Part, SourceFailed, remove_part, require_space
+from assize.study import receipt_path
 
 SECONDS_BETWEEN_WAITING_LINES = 60
 
@@ -110,11 +111,6 @@ def _receive(declaration: dict, name: str, output: Path, part_path: Path) -> dic
         f"{name}: none of {len(failures)} source(s) gave the declared file ({wanted}):\n{tried}",
         "add a source that has it to the declaration, or put the file in its place by hand",
     )
-
-
-def receipt_path(output: Path) -> Path:
-    """Where the receipt of ``output`` lies."""
-    return Path(f"{output}.json")
 
 
 def _identity(declaration: dict, name: str) -> dict:

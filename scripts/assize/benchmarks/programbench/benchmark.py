@@ -9,7 +9,7 @@ from assize.benchmarks import Benchmark, Plan
 from assize.benchmarks.programbench.calibration import DEFAULT_REPETITIONS, MINIMUM
 from assize.errors import UsageError
 from assize.records import digest, sha256_file
-from assize.study import RESULTS, memory_mb, repository
+from assize.study import RESULTS, memory_mb, repository, solver_of
 
 DEFAULT_MINUTES = 240
 WHEELHOUSE = "runtime/evaluator-wheelhouse"
@@ -107,9 +107,7 @@ class ProgramBench(Benchmark):
         records = [read_record(folder / f"{number}.json", "calibration") for number in range(1, repetitions + 1)]
         identity = court.identity(task)
         clean = require([record["detail"] for record in records], identity)
-        reference = context.study.frozen["conditions"][episode.condition]["solver"] == "reference"
-        path = None if reference else context.study.episode_folder(episode) / "submission.tar.gz"
-        return evaluate(court, task, path, clean, evidence)
+        return evaluate(court, task, judged_archive(context.study, episode), clean, evidence)
 
     def images(self, section: dict) -> list[str]:
         from assize.benchmarks.programbench.manifest import read_manifest
@@ -127,6 +125,9 @@ class ProgramBench(Benchmark):
 
         return summary(grades)
 
+    def host_folders(self, section: dict) -> dict[str, str]:
+        return {key: section[key] for key in ("programbench_root", "tasks", "blobs") if key in section}
+
     def add_options(self, parser) -> None:
         from assize.benchmarks.programbench.verbs import add_options
 
@@ -136,6 +137,15 @@ class ProgramBench(Benchmark):
         from assize.benchmarks.programbench.verbs import add_study_verbs
 
         add_study_verbs(verbs, self)
+
+
+def judged_archive(study, episode) -> Path | None:
+    """What is judged of an episode: its snapshot, or None for the reference, which is the cleanroom's own executable.
+
+    The study's conditions say which that is, also where the work was frozen elsewhere: no record of the work may.
+    """
+    reference = solver_of(study.frozen["conditions"][episode.condition]) == "reference"
+    return None if reference else study.episode_folder(episode) / "submission.tar.gz"
 
 
 def blobs_of(context) -> Path:

@@ -143,7 +143,9 @@ def _checkout(root: Path) -> Path:
     """The package's folder in a git checkout of the pinned revision that nobody has changed."""
 
     def git(*arguments: str) -> str:
-        command = ["git", "-C", str(root), *arguments]
+        # A checkout's own config may name commands that git would run.
+        tame = ["-c", "core.fsmonitor=", "-c", "core.hooksPath=/dev/null"]
+        command = ["git", *tame, "-C", str(root), *arguments]
         try:
             done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         except FileNotFoundError:
