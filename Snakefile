@@ -67,7 +67,8 @@ onerror:
 
 rule all:
     input:
-        # Named here too: of what is only an input to the census, Snakemake would not miss a deleted one.
+        # Named here too: of what is only an input to something that is there, Snakemake would not miss a deleted one.
+        STUDY.all_calibrations(),
         STUDY.grades(),
         f"results/{STUDY.name}/census/census.json",
         f"results/{STUDY.name}/census/accounting.json",

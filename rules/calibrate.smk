@@ -1,5 +1,6 @@
-# Calibration: every reference is graded before any candidate is, and admission decides from the records. Staged data
-# is asked for here alone: the terms hold its hash, and everything else comes after a calibration.
+# Calibration: every reference is graded before any candidate is, and admission decides from the records. One that could
+# not be graded at the last attempt has a record too, which bars; deleted, it is made again. Staged data is asked for
+# here alone: the terms hold its hash, and everything else comes after a calibration.
 
 
 rule calibrate:
@@ -20,12 +21,14 @@ rule calibrate:
         evaluators=1,
         mem_mb=lambda wildcards: STUDY.memory_mb(wildcards.benchmark),
         runtime=lambda wildcards: STUDY.minutes(wildcards.benchmark),
+        attempt=lambda wildcards, attempt: STUDY.attempt(attempt),
     params:
         terms=lambda wildcards: STUDY.terms_digest(wildcards.benchmark),
         options=lambda wildcards: STUDY.options(wildcards.benchmark),
     shell:
         "python scripts/{wildcards.benchmark}_adapter.py {params.options} calibrate --study results/{wildcards.study}/study.json"
-        " --instance {wildcards.instance} --repetition {wildcards.repetition} > {log} 2>&1"
+        " --instance {wildcards.instance} --repetition {wildcards.repetition}"
+        " --attempt {resources.attempt} > {log} 2>&1"
 
 
 rule admit:

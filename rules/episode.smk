@@ -1,4 +1,5 @@
 # One episode up to its snapshot. The three steps are one group: what prepare lays out may live on one node only.
+# Where jobs share one allocation, what was begun comes before the next grade: a workspace lives for a limited time.
 # A condition whose snapshots lie there already (solver: frozen) is made by no rule.
 
 
@@ -41,6 +42,7 @@ rule solve:
         "results/{study}/logs/episodes/{benchmark}/{condition}/{instance}/{repeat}/solve.log",
     wildcard_constraints:
         condition=STUDY.solved(),
+    priority: 1
     group:
         lambda wildcards: STUDY.group("episode", wildcards.benchmark)
     conda:
@@ -68,6 +70,7 @@ rule snapshot:
         "results/{study}/logs/episodes/{benchmark}/{condition}/{instance}/{repeat}/snapshot.log",
     wildcard_constraints:
         condition=STUDY.solved(),
+    priority: 1
     group:
         lambda wildcards: STUDY.group("episode", wildcards.benchmark)
     conda:

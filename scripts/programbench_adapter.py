@@ -4,13 +4,13 @@
 With ``--study`` the workflow's form (calibrate, admit, prepare, solve, snapshot, grade, images, fetch).
 """
 
-from assize import adapter, cli
+from assize import cli, commandline
 from assize.benchmarks.programbench import BENCHMARK, byhand
 
 
 def main(argv) -> dict:
     in_workflow = any(argument.split("=")[0] == "--study" for argument in argv)
-    return adapter.main(BENCHMARK)(argv) if in_workflow else byhand.main(argv)
+    return commandline.main(BENCHMARK)(argv) if in_workflow else byhand.main(argv)
 
 
 if __name__ == "__main__":

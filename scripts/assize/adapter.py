@@ -5,20 +5,20 @@ of an infrastructure failure.
 """
 
 import gzip
-import re
 import shutil
 import tempfile
 import time
+import traceback
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from assize import admission, resources
 from assize.benchmarks import Benchmark
-from assize.cli import Parser, log
-from assize.errors import GateClosed, InfrastructureError, UsageError
+from assize.cli import log
+from assize.errors import AssizeError, GateClosed, InfrastructureError, UsageError
 from assize.records import digest, read_record, sha256_file, write_atomic, write_record
-from assize.study import FROZEN, RESOURCE_MODES, Episode, Study, memory_mb
+from assize.study import FROZEN, Episode, Study, memory_mb
 
 
 @dataclass(frozen=True)
@@ -64,16 +64,22 @@ def _header(context: Context, kind: str, episode: Episode, version: int = 1) -> 
 def _or_void(context: Context, work):
     """The body that ``work()`` returns; where the workflow cannot hope for better, a void body with the reason.
 
-    That is: an infrastructure failure on the last attempt, and a closed gate at once. A disk that is full is never
-    recorded: the next run, with room again, is to judge the episode, and not to find it void.
+    That is: an infrastructure failure on the last attempt, and a closed gate at once. An error of this program's own is
+    taken for the former: it may keep one episode from being judged, and not all others from being counted. A disk that
+    is full is never recorded: the next run, with room again, is to judge the episode, and not to find it void.
     """
     try:
         return work()
-    except (InfrastructureError, GateClosed, OSError) as error:
+    except UsageError:
+        raise
+    except Exception as error:
         gate = isinstance(error, GateClosed)
         if context.attempts is None or not (gate or context.last_attempt) or resources.is_disk_fault(error):
             raise
         message = str(error)
+        if not isinstance(error, (AssizeError, OSError)):
+            log(traceback.format_exc())
+            message = f"unexpected {type(error).__name__}: {message}"
         log(f"void: {message}")
         return {"status": "void", "reason": message if gate else f"infra: {message}"}
 
@@ -89,12 +95,27 @@ def _read_gate(context: Context, episode: Episode) -> dict:
 
 
 def calibrate(context: Context, instance: str, repetition: int, output: Path) -> dict:
-    """Write one calibration record. A reference that fails is a finding, not an error: the gate is admission's."""
+    """Write one calibration record. A reference that fails is a finding, not an error: the gate is admission's.
+
+    So is one that could not be graded at the last attempt: it bars, and the study still counts all that it planned.
+    """
     check_allocation(context)
     with _evaluators_turn(context):
         started = time.time()
-        body = context.benchmark.calibrate(context, instance, repetition)
+        body = _or_void(context, lambda: context.benchmark.calibrate(context, instance, repetition))
         seconds = round(time.time() - started, 3)
+    if body.get("status") == "void":
+        remedy = f"for another try delete {output} and rerun the workflow"
+        log(remedy)
+        body = {
+            "passed": False,
+            "reasons": [f"{body['reason']} ({remedy})"],
+            "flags": [],
+            "reference": {},
+            "canaries": {},
+            "sandbox": {"lane": context.terms["sandbox"]["lane"]},
+            "detail": {},
+        }
     record = {
         "schema": "assize.calibration/1",
         "benchmark": context.benchmark.name,
@@ -165,7 +186,10 @@ def solve(context: Context, episode: Episode) -> dict:
             raise UsageError("frozen", f"{folder}: its work was frozen elsewhere: there is nothing to solve")
         if context.attempt > 1:
             _lay_out(context, episode, workspace)
-        return context.benchmark.solve(context, episode, workspace)
+        # Whoever has an allocation to itself works beside no evaluator in it.
+        alone = context.study.benchmarks[episode.benchmark]["alone"]
+        with _evaluators_turn(context) if alone else nullcontext():
+            return context.benchmark.solve(context, episode, workspace)
 
     if prepared["status"] == "void":
         body = {"status": "void", "reason": prepared["reason"]}
@@ -267,34 +291,50 @@ def grade(context: Context, episode: Episode) -> dict:
             body = _or_void(context, lambda: _judge(context, episode, folder, record, evidence))
         if body.get("status") == "void":
             body = void("infra", body["reason"])
-    sandbox = body.pop("sandbox", {"lane": context.terms["sandbox"]["lane"]})
-    own_provenance = body.pop("provenance", {})
-    result = {
-        **_header(context, "grade", episode, version=2),
+    provenance = {
+        "terms": context.terms_digest,
+        "snapshot": record["sha256"],
+        "calibration": digest(gate["calibrations"]),
+        "protocol_version": context.benchmark.protocol_version,
+        "versions": resources.versions(),
+        "sandbox": {"lane": context.terms["sandbox"]["lane"]},
+        "resource_mode": context.terms["resource_mode"],
+        "slurm": resources.slurm_allocation(),
+        "attempt": context.attempt,
+        "command": resources.command_line(),
+    }
+    body = {"oracle_exposed": "oracle_exposed" in gate["flags"], **body}
+    timing = {"started": utc(started), "seconds": round(time.time() - started, 3)}
+    header = _header(context, "grade", episode, version=2)
+    result = grade_record(header, body, provenance, timing, hash_evidence(folder))
+    write_record(folder / "grade.json", result)
+    return result
+
+
+def grade_record(header: dict, body: dict, provenance: dict, timing: dict, evidence: dict[str, str]) -> dict:
+    """Put the record of a grade together. Pure.
+
+    Parameters
+    ----------
+    header : ``schema``, ``episode`` and ``terms_digest``.
+    body : what judging gave; its ``sandbox`` and ``provenance``, where it has them, come before those given here.
+    provenance : what was known of the grade before it was judged.
+    timing : ``started``, a UTC time, and ``seconds``.
+    evidence : path below the episode's folder -> sha256.
+    """
+    own = {"sandbox": body["sandbox"]} if "sandbox" in body else {}
+    return {
+        **header,
         "checks": [],
         "tamper": [],
         "flags": [],
         "detail": {},
-        "oracle_exposed": "oracle_exposed" in gate["flags"],
-        **body,
-        "provenance": {
-            "terms": context.terms_digest,
-            "snapshot": record["sha256"],
-            "calibration": digest(gate["calibrations"]),
-            "protocol_version": context.benchmark.protocol_version,
-            "versions": resources.versions(),
-            "sandbox": sandbox,
-            "resource_mode": context.terms["resource_mode"],
-            "slurm": resources.slurm_allocation(),
-            "attempt": context.attempt,
-            "command": resources.command_line(),
-            **own_provenance,
-        },
-        "timing": {"started": utc(started), "seconds": round(time.time() - started, 3)},
-        "evidence": hash_evidence(folder),
+        "oracle_exposed": False,
+        **{key: value for key, value in body.items() if key not in ("sandbox", "provenance")},
+        "provenance": {**provenance, **own, **body.get("provenance", {})},
+        "timing": timing,
+        "evidence": evidence,
     }
-    write_record(folder / "grade.json", result)
-    return result
 
 
 def hash_evidence(folder: Path) -> dict[str, str]:
@@ -358,80 +398,3 @@ def scratch():
 def utc(seconds: float) -> str:
     """A time for a record."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-
-
-def _attempt(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d+)/(\d+)", text)
-    if not match:
-        raise UsageError("bad_usage", f"--attempt: {text!r} is not N/M", "for example: --attempt 2/3")
-    return int(match[1]), int(match[2])
-
-
-def parser(benchmark: Benchmark) -> Parser:
-    """The command line that every adapter has: global arguments, then a verb."""
-    top = Parser(prog=f"{benchmark.name}_adapter.py", description=f"The {benchmark.name} benchmark's adapter.")
-    top.add_argument("--resource-mode", choices=RESOURCE_MODES, help="must be the study's")
-    top.add_argument("--cpus", type=int, help="of the evaluator's allocation; must be the study's")
-    top.add_argument("--memory", help="of the evaluator's allocation, for example 30g; must be the study's")
-    top.add_argument("--engine", choices=("podman", "docker"), help="of the container lane")
-    benchmark.add_options(top)
-    verbs = top.add_subparsers(dest="verb", required=True, parser_class=Parser)
-    for name, help_ in (
-        ("prepare", "lay out a fresh workspace for one episode"),
-        ("solve", "let the solver of the episode's condition work in it"),
-        ("snapshot", "end the candidate, then freeze its work"),
-        ("grade", "judge one snapshot in a fresh evaluator"),
-    ):
-        verb = verbs.add_parser(name, help=help_)
-        verb.add_argument("--study", required=True, help="results/<study>/study.json")
-        verb.add_argument("--episode", required=True, help="condition/instance/repeat")
-        verb.add_argument("--attempt", help="N/M: after attempt M, an infrastructure failure is recorded as void")
-    verb = verbs.add_parser("calibrate", help="grade the reference and the canaries of one instance")
-    verb.add_argument("--study", required=True)
-    verb.add_argument("--instance", required=True)
-    verb.add_argument("--repetition", type=int, default=1)
-    verb = verbs.add_parser("admit", help="decide from its calibrations whether an instance is admitted")
-    verb.add_argument("--study", required=True)
-    verb.add_argument("--instance", required=True)
-    benchmark.add_verbs(verbs)
-    return top
-
-
-def main(benchmark: Benchmark):
-    """The ``main(argv)`` of a benchmark's adapter, for ``assize.cli.run``."""
-
-    def run(argv) -> dict:
-        arguments = parser(benchmark).parse_args(argv)
-        if hasattr(arguments, "call"):
-            return arguments.call(arguments)
-        study = Study.read(arguments.study)
-        if benchmark.name not in study.benchmarks:
-            raise UsageError("bad_usage", f"{arguments.study}: the study has no benchmark {benchmark.name}")
-        attempt, attempts = _attempt(arguments.attempt) if getattr(arguments, "attempt", None) else (1, None)
-        context = Context(benchmark, study, arguments.engine, attempt, attempts, arguments)
-        _agree(context.terms, arguments)
-        if arguments.verb == "admit":
-            return {"ok": True, "record": admit(context, arguments.instance)}
-        if arguments.verb == "calibrate":
-            folder = study.root / "calibration" / benchmark.name / arguments.instance
-            output = folder / f"{arguments.repetition}.json"
-            return {"ok": True, "record": calibrate(context, arguments.instance, arguments.repetition, output)}
-        episode = Episode.parse(f"{benchmark.name}/{arguments.episode}")
-        if episode not in study.episodes():
-            raise UsageError("unknown_episode", f"{arguments.study}: {episode} is not planned")
-        verb = {"prepare": prepare, "solve": solve, "snapshot": snapshot, "grade": grade}[arguments.verb]
-        return {"ok": True, "record": verb(context, episode)}
-
-    return run
-
-
-def _agree(terms: dict, arguments) -> None:
-    """What the command line says of resources must be what the terms say, which every record carries."""
-    given = {
-        "--resource-mode": (arguments.resource_mode, terms["resource_mode"]),
-        "--cpus": (arguments.cpus, terms["allocation"]["cpus"]),
-        "--memory": (arguments.memory, terms["allocation"]["memory"]),
-    }
-    for option, (said, meant) in given.items():
-        if said is not None and said != meant:
-            raise UsageError("other_terms", f"{option} {said}: the study's terms say {meant}")

@@ -17,14 +17,20 @@ def decide(calibrations: dict[str, list[dict]]) -> dict:
     reasons, flags = [], set()
     for instance, records in calibrations.items():
         found = sorted({reason for record in records for reason in record["reasons"]})
-        if len({record["passed"] for record in records}) > 1:
-            passed = sum(record["passed"] for record in records)
-            found.append(f"flaky: the reference passed {passed} of {len(records)} repetitions")
+        judged = [record for record in records if not any(map(is_infra, record["reasons"]))]
+        if len({record["passed"] for record in judged}) > 1:
+            passed = sum(record["passed"] for record in judged)
+            found.append(f"flaky: the reference passed {passed} of {len(judged)} repetitions")
         if not records:
             found.append("it was not calibrated")
         reasons += [f"{instance}: {reason}" for reason in found] if len(calibrations) > 1 else found
         flags |= {flag for record in records for flag in record["flags"]}
     return {"status": "barred" if reasons else "open", "reasons": reasons, "flags": sorted(flags)}
+
+
+def is_infra(reason: str) -> bool:
+    """Whether a reason says that the machinery failed, and nothing of the reference."""
+    return reason.startswith("infra: ")
 
 
 def check(gate: dict, terms_digest: str) -> None:
@@ -41,4 +47,4 @@ def check(gate: dict, terms_digest: str) -> None:
         raise UsageError("other_terms", message, "calibrate again: rerun the workflow")
     if gate["status"] != "open":
         message = f"calibration barred {name}: {'; '.join(gate['reasons'])}"
-        raise GateClosed("barred", message, "mend the harness, delete its calibration and admission, and rerun")
+        raise GateClosed("barred", message, "mend the harness, delete its calibrations and rerun the workflow")

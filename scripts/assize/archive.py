@@ -36,7 +36,7 @@ def safe_relative(name: str) -> str:
 
     Raises
     ------
-    Rejected : it is empty, absolute, climbs out with ``..``, is too long, or holds a NUL byte.
+    Rejected : it is empty, absolute, climbs out with ``..``, is too long, holds a NUL byte, or is no name of a file.
     """
     if not name or "\0" in name:
         raise Rejected(f"path {name!r} is empty or holds a NUL byte")
@@ -44,7 +44,12 @@ def safe_relative(name: str) -> str:
         raise Rejected(f"path {name!r} is absolute")
     if ".." in name.split("/"):
         raise Rejected(f"path {name!r} climbs out of the working directory")
-    if len(os.fsencode(name)) > 4000 or any(len(os.fsencode(part)) > 255 for part in name.split("/")):
+    try:
+        parts = os.fsencode(name).split(b"/")
+    except UnicodeEncodeError:
+        # A lone surrogate: JSON has it, and no encoding does.
+        raise Rejected(f"path {name!r} is no name that a file can have") from None
+    if sum(map(len, parts)) + len(parts) - 1 > 4000 or any(len(part) > 255 for part in parts):
         raise Rejected(f"path {name[:60]!r}... is too long")
     return posixpath.normpath(name)
 
@@ -71,12 +76,7 @@ def check_file_map(files: dict, bounds: Bounds = Bounds()) -> dict[str, str]:
         if not isinstance(content, str):
             raise Rejected(f"the content of {name!r} is not text")
         checked[path] = content
-    for path in checked:
-        folder = posixpath.dirname(path)
-        while folder:
-            if folder in checked:
-                raise Rejected(f"path {folder!r} is both a file and a folder")
-            folder = posixpath.dirname(folder)
+    check_folders(dict.fromkeys(checked, False))
     if len(checked) > bounds.members:
         raise Rejected(f"{len(checked)} files; at most {bounds.members} are allowed")
     # Lone surrogates are valid JSON and no valid UTF-8.
@@ -84,6 +84,16 @@ def check_file_map(files: dict, bounds: Bounds = Bounds()) -> dict[str, str]:
     if size > bounds.bytes:
         raise Rejected(f"{size} bytes; at most {bounds.bytes} are allowed")
     return checked
+
+
+def check_folders(paths: dict[str, bool]) -> None:
+    """Rejected where something lies below what is no folder. ``paths``: normal path -> whether it is one."""
+    for path in paths:
+        folder = posixpath.dirname(path)
+        while folder:
+            if not paths.get(folder, True):
+                raise Rejected(f"path {folder!r} is both a file or a link and a folder")
+            folder = posixpath.dirname(folder)
 
 
 def write_file_map(root: Path, files: dict[str, str]) -> None:
@@ -236,12 +246,7 @@ def check_members(tar: tarfile.TarFile, bounds: Bounds, below: str = "") -> list
             raise Rejected(f"more than {bounds.members} members")
         if size > bounds.bytes:
             raise Rejected(f"more than {bounds.bytes} bytes")
-    for name in kinds:
-        folder = posixpath.dirname(name)
-        while folder:
-            if folder in kinds and not kinds[folder].isdir():
-                raise Rejected(f"{folder!r} is both a file or a link and a folder")
-            folder = posixpath.dirname(folder)
+    check_folders({name: member.isdir() for name, member in kinds.items()})
     return members
 
 

@@ -3,6 +3,9 @@
 A candidate's failure is none of them: that is a valid grade.
 """
 
+# An old Python must get as far as the doctor's finding that it is old.
+from __future__ import annotations
+
 
 class AssizeError(Exception):
     """An error that a command reports as one JSON object.

@@ -252,6 +252,11 @@ class Study:
             for name, repetition in product(instances, range(1, section["repetitions"] + 1))
         ]
 
+    def all_calibrations(self) -> list[Path]:
+        """The calibrations that decide on what is planned, each once."""
+        planned = dict.fromkeys((episode.benchmark, episode.instance) for episode in self.episodes())
+        return list(dict.fromkeys(path for pair in planned for path in self.calibrations(*pair)))
+
     def admission(self, benchmark: str, instance: str) -> Path:
         return self.root / "admission" / benchmark / f"{instance}.json"
 

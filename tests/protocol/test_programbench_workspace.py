@@ -13,13 +13,15 @@ import sys
 import tarfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from assize.archive import Rejected, unpack
-from assize.benchmarks.programbench import workspace
+from assize.benchmarks.programbench import agents, freezing, places, workspace
 from assize.benchmarks.programbench.engine import KIND, Engine
 from assize.errors import InfrastructureError
+from assize.records import write_record
 from conftest import ROOT, copy_project, wait_for
 from programbench_support import LINES, engine_or_skip, images, ordinary_store, submission, tasks
 
@@ -37,9 +39,9 @@ def image(tasks) -> str:
 
 
 @pytest.fixture
-def place(request) -> workspace.Place:
+def place(request) -> places.Place:
     """An episode of this test's own."""
-    return workspace.Place(f"test-{os.getpid()}", request.node.name)
+    return places.Place(f"test-{os.getpid()}", request.node.name)
 
 
 def left(engine, place) -> list[str]:
@@ -53,10 +55,10 @@ def left(engine, place) -> list[str]:
         "--filter",
         study,
         "--filter",
-        f"label={KIND}={workspace.WORKSPACE}",
+        f"label={KIND}={places.WORKSPACE}",
     )
     found = engine.call(*listing).stdout.split()
-    return [id for id in found if labels_of(engine, id).get(workspace.EPISODE) == place.episode]
+    return [id for id in found if labels_of(engine, id).get(places.EPISODE) == place.episode]
 
 
 def labels_of(engine, container) -> dict:
@@ -67,7 +69,7 @@ def labels_of(engine, container) -> dict:
 def container(engine, image, place):
     """A prepared workspace; whatever a test leaves of it is removed."""
     yield workspace.prepare(engine, image, place, 600)
-    workspace.sweep(engine, place)
+    places.sweep(engine, place)
 
 
 @pytest.fixture
@@ -75,7 +77,7 @@ def agent(engine, container):
     """What a command of the agent prints, run in its checkout."""
 
     def run(command: str, check=True) -> str:
-        ended = workspace.run_agent(engine, container, command, 60)
+        ended = agents.run_agent(engine, container, command, 60)
         assert not check or ended["exit"] == 0, ended
         return ended["output_tail"]
 
@@ -87,7 +89,7 @@ def frozen(engine, container, image):
     """Snapshot: (body, path -> content)."""
 
     def take(**options):
-        body, archive = workspace.snapshot(engine, container, image, **options)
+        body, archive = freezing.snapshot(engine, container, image, **options)
         return body, archive and contents(archive)
 
     return take
@@ -137,13 +139,13 @@ def test_the_layout_is_what_prepared_json_says(agent):
 def test_each_agent_has_a_checkout_of_its_own(engine, image, place):
     container = workspace.prepare(engine, image, place, 600, agents=("one", "two"))
     try:
-        first = workspace.run_agent(engine, container, f"echo 1 >a; {PUSH}", 60, agent="one")
-        second = workspace.run_agent(engine, container, f"git pull -q; echo 2 >b; {PUSH}", 60, agent="two")
+        first = agents.run_agent(engine, container, f"echo 1 >a; {PUSH}", 60, agent="one")
+        second = agents.run_agent(engine, container, f"git pull -q; echo 2 >b; {PUSH}", 60, agent="two")
         assert (first["exit"], second["exit"]) == (0, 0), (first, second)
-        _, archive = workspace.snapshot(engine, container, image)
+        _, archive = freezing.snapshot(engine, container, image)
         assert contents(archive) == {"a": b"1\n", "b": b"2\n"}
     finally:
-        workspace.sweep(engine, place)
+        places.sweep(engine, place)
 
 
 def test_there_is_no_network_no_mount_and_nothing_of_this_host(engine, image, place, monkeypatch):
@@ -155,15 +157,15 @@ def test_there_is_no_network_no_mount_and_nothing_of_this_host(engine, image, pl
         tell = (
             "env; ls /sys/class/net; cat /proc/self/mountinfo; find / -name '*.sock' -not -path '/proc/*' 2>/dev/null"
         )
-        told = workspace.run_agent(engine, container, f"({tell}) >/tmp/told; cat /tmp/told", 60)["output_tail"]
+        told = agents.run_agent(engine, container, f"({tell}) >/tmp/told; cat /tmp/told", 60)["output_tail"]
         everything = engine.call("exec", container, "cat", "/tmp/told").stdout
         for word in ("password", "hf_secret", "DOCKER_HOST", str(ROOT), "eth0", ".sock", "site-packages"):
             assert word not in everything, told
         assert json.loads(engine.call("inspect", container).stdout)[0]["Mounts"] == []
         reach = "(exec 3<>/dev/tcp/1.1.1.1/53) 2>/dev/null || echo closed"
-        assert workspace.run_agent(engine, container, reach, 30)["output_tail"] == "closed\n"
+        assert agents.run_agent(engine, container, reach, 30)["output_tail"] == "closed\n"
     finally:
-        workspace.sweep(engine, place)
+        places.sweep(engine, place)
 
 
 def test_a_variable_a_mount_and_a_network_that_a_site_adds_are_found():
@@ -204,8 +206,8 @@ def test_what_the_replay_solver_hands_in_is_what_is_frozen_byte_by_byte(
         "x.c": "$Id$ $Format:%H$\n",
         "deep/er/ä ö.txt": "ü\n",
     }
-    workspace.commit_files(engine, container, files)
-    body, archive = workspace.snapshot(engine, container, image)
+    agents.commit_files(engine, container, files)
+    body, archive = freezing.snapshot(engine, container, image)
     assert (body["status"], body["survivors"]) == ("frozen", 0)
     found = contents(archive)
     assert {name: data for name, data in found.items() if data} == {name: text.encode() for name, text in files.items()}
@@ -213,18 +215,34 @@ def test_what_the_replay_solver_hands_in_is_what_is_frozen_byte_by_byte(
     assert left(engine, place) == []
 
 
-@pytest.mark.parametrize("name", ["../x", "/etc/x", ".git/config", "sub/.git/hooks/post-commit"])
+def test_names_that_only_other_systems_take_for_gits_own_are_frozen(engine, container, image):
+    files = {"git~1/x": "1\n", ".git./c": "2\n", ".git /d": "3\n", ".g\u200cit/e": "4\n"}
+    agents.commit_files(engine, container, files)
+    _, archive = freezing.snapshot(engine, container, image)
+    assert {name: data for name, data in contents(archive).items() if data} == {
+        name: text.encode() for name, text in files.items()
+    }
+
+
+def test_many_files_are_frozen(engine, agent, frozen):
+    agent(f"mkdir -p a/b/c && for i in $(seq 1500); do echo $i >a/b/c/$i; done; {PUSH}")
+    body, files = frozen()
+    assert body["status"] == "frozen"
+    assert files == {f"a/b/c/{i}": f"{i}\n".encode() for i in range(1, 1501)} | {"a": "", "a/b": "", "a/b/c": ""}
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/x", ".git/config", "sub/.git/hooks/post-commit", "\ud800"])
 def test_a_replayed_path_that_is_unsafe_or_gits_own_is_rejected(engine, container, name):
     with pytest.raises(Rejected, match="path"):
-        workspace.commit_files(engine, container, {name: "x"})
+        agents.commit_files(engine, container, {name: "x"})
 
 
 def test_only_what_is_committed_on_main_counts_and_the_same_commit_gives_the_same_bytes(
     engine, agent, container, image
 ):
     agent(f"echo 1 >in; {PUSH}; git checkout -q -b other; echo 2 >out; {PUSH.replace('main', 'other')}; echo 3 >loose")
-    first, one = workspace.snapshot(engine, container, image, end=False)
-    second, two = workspace.snapshot(engine, container, image)
+    first, one = freezing.snapshot(engine, container, image, end=False)
+    second, two = freezing.snapshot(engine, container, image)
     assert contents(one) == {"in": b"1\n"}
     assert (one, first["detail"]) == (two, second["detail"])
 
@@ -247,9 +265,56 @@ def test_survivors_are_counted_and_ended_and_no_container_is_left(engine, agent,
 
 def test_a_snapshot_in_between_leaves_the_agents_alone(engine, agent, container, image):
     agent("setsid sleep 4323 >/dev/null 2>&1 &")
-    body, archive = workspace.snapshot(engine, container, image, end=False)
+    body, archive = freezing.snapshot(engine, container, image, end=False)
     assert (body["survivors"], contents(archive)) == (0, {})
-    assert workspace.count_survivors(engine, container) == 1
+    assert agents.count_survivors(engine, container) == 1
+
+
+LATE = f"""echo 1 >a; {PUSH}
+(setsid bash -c 'until [ -e /tmp/go ]; do sleep 0.1; done; echo 2 >late; {PUSH}' >/dev/null 2>&1 &)
+sleep 0.5"""
+
+
+@pytest.fixture
+def episode(monkeypatch, tmp_path, engine, container, image, place):
+    """An episode whose agent's command is LATE: (context, episode, its workspace's folder)."""
+    from assize.benchmarks.programbench import episodes
+    from assize.study import Episode, Study
+
+    episode = Episode("programbench", "agent", LINES, 1)
+    conditions = {"agent": {"solver": "command", "command": LATE, "timeout_s": 60}}
+    study = Study({"name": "small", "benchmarks": {}, "conditions": conditions, "repeats": 1})
+    study.root = tmp_path
+    folder = study.episode_folder(episode) / "workspace"
+    folder.mkdir(parents=True)
+    note = {"container": container, "image": image, "engine": engine.name}
+    (folder / episodes.CONTAINER).write_text(json.dumps(note))
+    return SimpleNamespace(study=study, last_attempt=True), episode, folder
+
+
+def test_what_outlives_the_solver_is_counted_and_dead_and_what_it_would_have_pushed_is_not_judged(
+    engine, container, place, episode
+):
+    from assize.benchmarks.programbench import episodes
+
+    context, whose, folder = episode
+    body = episodes.solve(context, whose, folder)
+    assert (body["status"], body["detail"]["agent"]["exit"], body["detail"]["survivors"]) == ("done", 0, 2)
+    assert not engine.runs(container)
+    engine.call("exec", container, "touch", "/tmp/go", check=False)
+    time.sleep(3)
+    record = {
+        "schema": "assize.solved/1",
+        "episode": whose.as_json(),
+        "terms_digest": "0" * 64,
+        "solver": "command",
+        "reason": None,
+        **body,
+    }
+    write_record(folder.parent / "solved.json", record)
+    frozen, archive = episodes.snapshot(context, whose, folder)
+    assert (frozen["status"], frozen["survivors"], contents(archive)) == ("frozen", 2, {"a": b"1\n"})
+    assert left(engine, place) == []
 
 
 HOSTILE = f"""
@@ -281,6 +346,13 @@ def test_hooks_configuration_attributes_alternates_and_links_do_nothing(agent, f
     [
         (f"rm -rf {workspace.SHARED}", "the shared repository is gone"),
         (f"rm -rf {workspace.STUDY_FOLDER}", "the shared repository is gone"),
+        (f"rm -rf {workspace.SHARED}; ln -s shared.git {workspace.SHARED}", "the shared repository is gone"),
+        (
+            f"head -c 99999 /dev/urandom >a; {PUSH}; cd {workspace.SHARED}; object=$(git rev-parse main:a);"
+            " cd objects/${object:0:2}; file=${object:2}; chmod u+w $file;"
+            " echo damaged | dd of=$file bs=1 seek=2000 conv=notrunc",
+            "git cannot read the shared repository: .*",
+        ),
         (f"rm -rf {workspace.SHARED}; echo x >{workspace.SHARED}", "no commit on main"),
         (f"git --git-dir={workspace.SHARED} update-ref -d refs/heads/main", "no commit on main"),
         (f"rm -rf {workspace.SHARED}; ln -s /etc {workspace.SHARED}", "no commit on main|is gone"),
@@ -311,7 +383,7 @@ def test_an_agent_that_ends_its_own_container_is_judged_by_what_it_had_pushed(ag
 
 def test_an_agent_that_runs_out_of_time_is_ended_and_what_it_had_pushed_counts(engine, container, frozen):
     command = f"echo 1 >a; {PUSH}; yes & sleep 600"
-    ended = workspace.run_agent(engine, container, command, 5)
+    ended = agents.run_agent(engine, container, command, 5)
     assert (ended["exit"], ended["timed_out"]) == (None, True)
     assert len(ended["output_tail"]) <= 2000
     assert 5 <= ended["seconds"] < 60
@@ -323,29 +395,29 @@ def test_an_agent_that_is_started_too_late_is_no_candidates_failure(engine, imag
     container = workspace.prepare(engine, image, place, 60)
     try:
         with pytest.raises(InfrastructureError, match="s left, 100 s are needed"):
-            workspace.run_agent(engine, container, "true", 100)
-        assert workspace.run_agent(engine, container, "true", 30)["exit"] == 0
-        workspace.kill(engine, container)
+            agents.run_agent(engine, container, "true", 100)
+        assert agents.run_agent(engine, container, "true", 30)["exit"] == 0
+        agents.kill(engine, container)
         with pytest.raises(InfrastructureError, match="has ended"):
-            workspace.run_agent(engine, container, "true", 1)
+            agents.run_agent(engine, container, "true", 1)
         with pytest.raises(InfrastructureError):
-            workspace.commit_files(engine, container, {"compile.sh": ""})
+            agents.commit_files(engine, container, {"compile.sh": ""})
     finally:
-        workspace.sweep(engine, place)
+        places.sweep(engine, place)
 
 
 def test_a_container_that_is_gone_is_an_infrastructure_failure(engine, container, image):
-    workspace.remove(engine, container)
+    engine.remove(container)
     with pytest.raises(InfrastructureError, match="has no container"):
-        workspace.snapshot(engine, container, image)
+        freezing.snapshot(engine, container, image)
 
 
 def test_a_snapshot_that_the_engine_failed_can_be_taken_again(engine, agent, container, image, place):
     agent(f"echo 1 >a; {PUSH}")
     with pytest.raises(InfrastructureError):
-        workspace.snapshot(engine, container, "localhost/assize-never-built:1")
+        freezing.snapshot(engine, container, "localhost/assize-never-built:1")
     assert left(engine, place) == [container]
-    body, archive = workspace.snapshot(engine, container, image)
+    body, archive = freezing.snapshot(engine, container, image)
     assert (body["status"], contents(archive)) == ("frozen", {"a": b"1\n"})
     assert left(engine, place) == []
 
@@ -379,11 +451,11 @@ def test_limits_are_asked_for_only_where_the_engine_shall_enforce_them_and_then_
     else:
         assert json.loads(engine.call("inspect", container).stdout)[0]["HostConfig"]["Memory"] == 512 << 20
     finally:
-        workspace.sweep(engine, place)
+        places.sweep(engine, place)
 
 
 def test_a_second_prepare_of_the_episode_replaces_the_first_and_leaves_its_neighbours(engine, image, place):
-    neighbour = workspace.Place(place.study, place.episode + "-neighbour")
+    neighbour = places.Place(place.study, place.episode + "-neighbour")
     try:
         other = workspace.prepare(engine, image, neighbour, 600)
         first = workspace.prepare(engine, image, place, 600)
@@ -392,8 +464,8 @@ def test_a_second_prepare_of_the_episode_replaces_the_first_and_leaves_its_neigh
         assert left(engine, place) == [second]
         assert left(engine, neighbour) == [other]
     finally:
-        workspace.sweep(engine, place)
-        workspace.sweep(engine, neighbour)
+        places.sweep(engine, place)
+        places.sweep(engine, neighbour)
 
 
 def test_the_same_study_run_from_another_folder_is_left_alone(engine, image, place, tmp_path, monkeypatch):
@@ -403,18 +475,18 @@ def test_the_same_study_run_from_another_folder_is_left_alone(engine, image, pla
             elsewhere.chdir(tmp_path)
             second = workspace.prepare(engine, image, place, 600)
             assert set(left(engine, place)) == {first, second}
-            workspace.sweep(engine, place)
+            places.sweep(engine, place)
         assert left(engine, place) == [first]
     finally:
-        workspace.sweep(engine, place)
+        places.sweep(engine, place)
 
 
 KILLED = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
-from assize.benchmarks.programbench import workspace
+from assize.benchmarks.programbench import agents, freezing, places, workspace
 from assize.benchmarks.programbench.engine import Engine
-engine, place = Engine(sys.argv[2]), workspace.Place(sys.argv[4], sys.argv[5])
+engine, place = Engine(sys.argv[2]), places.Place(sys.argv[4], sys.argv[5])
 container = workspace.prepare(engine, sys.argv[3], place, float(sys.argv[6]))
 print(container, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -429,11 +501,11 @@ def test_what_a_killed_command_leaves_is_found_by_its_labels_once_its_time_is_ov
     facts = labels_of(engine, container)
     assert (facts["assize.node"], facts["assize.role"]) == (platform.node(), "solver")
     # Another episode's prepare leaves it alone, for its solver may be at work, until its deadline has passed.
-    assert container not in workspace.sweep(engine, workspace.Place("other", "other")) or time.time() > int(
+    assert container not in places.sweep(engine, places.Place("other", "other")) or time.time() > int(
         facts["assize.deadline"]
     )
     wait_for(lambda: time.time() > int(facts["assize.deadline"]) + 1, seconds=30)
-    workspace.sweep(engine)
+    places.sweep(engine)
     assert left(engine, place) == []
 
 
@@ -449,9 +521,9 @@ def test_what_a_killed_command_leaves_is_found_by_its_labels_once_its_time_is_ov
 )
 def test_a_workspace_is_abandoned_past_its_deadline_or_when_its_job_has_ended(monkeypatch, labels, ended, abandoned):
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    assert workspace.is_abandoned(labels, 100, lambda job: ended) is abandoned
+    assert places.is_abandoned(labels, 100, lambda job: ended) is abandoned
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    assert workspace.is_abandoned({"assize.deadline": "150", "assize.job": "7"}, 100, lambda job: True) is False
+    assert places.is_abandoned({"assize.deadline": "150", "assize.job": "7"}, 100, lambda job: True) is False
 
 
 @pytest.mark.parametrize(
@@ -470,7 +542,7 @@ def test_a_job_has_ended_only_where_slurm_says_so(tmp_path, monkeypatch, squeue,
     if squeue:
         (tmp_path / "squeue").write_text(f"#!/bin/sh\n{squeue}\n")
         (tmp_path / "squeue").chmod(0o755)
-    assert workspace.job_ended("7") is ended
+    assert places.job_ended("7") is ended
 
 
 @pytest.fixture
@@ -505,16 +577,16 @@ def ordinary(engine, tasks, tmp_path_factory, ordinary_store):
 ROOTLESS = """
 import json, os, sys
 sys.path.insert(0, "scripts")
-from assize.benchmarks.programbench import workspace
+from assize.benchmarks.programbench import agents, freezing, places, workspace
 from assize.benchmarks.programbench.engine import Engine
-engine, place = Engine("podman"), workspace.Place("test-rootless", sys.argv[2])
+engine, place = Engine("podman"), places.Place("test-rootless", sys.argv[2])
 image = engine.image(sys.argv[1])["id"]
 container = workspace.prepare(engine, image, place, 600)
 attempt = "id -un; (cat /reference/executable || touch /reference/x) 2>/dev/null || echo closed"
-look = workspace.run_agent(engine, container, attempt, 60)
-workspace.commit_files(engine, container, {"compile.sh": "exit 1"})
-body, archive = workspace.snapshot(engine, container, image)
-print(json.dumps([os.geteuid(), look["output_tail"].splitlines(), body, len(archive), workspace.sweep(engine, place)]))
+look = agents.run_agent(engine, container, attempt, 60)
+agents.commit_files(engine, container, {"compile.sh": "exit 1"})
+body, archive = freezing.snapshot(engine, container, image)
+print(json.dumps([os.geteuid(), look["output_tail"].splitlines(), body, len(archive), places.sweep(engine, place)]))
 """
 
 

@@ -41,3 +41,9 @@ def test_a_gate_of_other_terms_or_a_closed_one_stops():
         check(gate, "2" * 64)
     with pytest.raises(GateClosed, match="command/a: no compiler"):
         check(gate | {"status": "barred", "reasons": ["no compiler"]}, "1" * 64)
+
+
+def test_a_repetition_that_could_not_be_run_bars_and_does_not_make_the_reference_flaky():
+    failed = record(passed=False, reasons=["infra: no image"])
+    gate = decide({"i": [record(), failed]})
+    assert (gate["status"], gate["reasons"]) == ("barred", ["infra: no image"])

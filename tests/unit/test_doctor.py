@@ -97,6 +97,42 @@ def test_this_environment_is_as_locked():
     ) - (installation.LOCK.read_text().count(" == "))
 
 
+def test_an_old_python_gets_as_far_as_the_finding_that_it_is_old(monkeypatch):
+    """What the doctor imports before it has looked is read by Python 3.7, and asks for no module of a later one."""
+    import ast
+
+    files, seen = [ROOT / "scripts" / "doctor.py"], set()
+    while files:
+        path = files.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        tree = ast.parse(path.read_text(), feature_version=(3, 7))
+        future = any(isinstance(one, ast.ImportFrom) and one.module == "__future__" for one in tree.body)
+        assert future or not any(annotations_of(one) for one in ast.walk(tree)), f"{path}: annotations are evaluated"
+        for one in tree.body:
+            names = [alias.name for alias in one.names] if isinstance(one, ast.Import | ast.ImportFrom) else []
+            if isinstance(one, ast.ImportFrom):
+                names = [one.module, *(f"{one.module}.{name}" for name in names)]
+            assert not {"importlib.metadata", "zoneinfo", "tomllib", "graphlib"} & set(names), path
+            for name in names:
+                place = ROOT / "scripts" / name.replace(".", "/")
+                files += [file for file in (place / "__init__.py", place.with_suffix(".py")) if file.is_file()]
+    assert {path.name for path in seen} >= {"doctor.py", "cli.py", "errors.py", "__init__.py", "installation.py"}
+
+    monkeypatch.setattr(sys, "version_info", (3, 7, 4, "final", 0))
+    python, packages = installation.check_environment()
+    assert says(python, "missing", "older than 3.11", "PYTHON=")
+    assert packages.status == "missing"
+
+
+def annotations_of(one) -> list:
+    """The annotation of a function's result, of an argument or of a variable, if it has one."""
+    found = getattr(one, "returns", None) or getattr(one, "annotation", None)
+    return [found] if found else []
+    return []
+
+
 def test_a_bare_python_is_told_to_set_up():
     """Even one without the packages gets its line: nothing else is imported before."""
     done = subprocess.run([sys.executable, "-S", ROOT / "scripts/doctor.py"], capture_output=True, text=True, cwd=ROOT)

@@ -63,7 +63,13 @@ def shared(tmp_path):
 
 
 @pytest.fixture
-def frozen(shared, tmp_path):
+def asked() -> list[int]:
+    """How many objects were asked for at once, each time."""
+    return []
+
+
+@pytest.fixture
+def frozen(shared, tmp_path, asked):
     """The archive of what is in ``shared``, read by git from what was taken over."""
 
     def freeze(bounds=gittree.BOUNDS) -> bytes:
@@ -77,10 +83,12 @@ def frozen(shared, tmp_path):
         )
         with process:
 
-            def read(name):
-                process.stdin.write(f"{name}\n".encode())
+            def read(names):
+                asked.append(len(names))
+                process.stdin.write("".join(f"{name}\n" for name in names).encode())
                 process.stdin.flush()
-                return gittree.read_object(process.stdout, name, bounds.bytes)
+                for name in names:
+                    yield gittree.read_object(process.stdout, name, bounds.bytes)
 
             try:
                 return gittree.archive(repository.commit, read, bounds)
@@ -244,6 +252,14 @@ def test_bytes_are_counted_as_often_as_they_are_stored(shared, frozen):
     shared.commit(shared.tree(*(("100644", f"{number:03}", blob) for number in range(100))))
     with pytest.raises(Rejected, match="more than 50000 bytes"):
         frozen(Bounds(members=1000, bytes=50_000))
+
+
+def test_a_depth_of_folders_is_asked_for_at_once_and_then_all_contents(shared, frozen, asked):
+    blob = shared.blob(b"1\n")
+    leaf = shared.tree(("100644", "a", blob), ("100644", "b", blob))
+    shared.commit(shared.tree(*[("40000", name, leaf) for name in "xyz"], ("100644", "zz", blob)))
+    assert len(contents(frozen())) == 3 + 6 + 1
+    assert asked == [1, 1, 3, 7]
 
 
 def test_a_submodule_is_an_empty_folder_and_an_empty_tree_an_empty_archive(shared, frozen):

@@ -324,6 +324,30 @@ def test_what_leaves_its_folder_or_is_no_file_is_rejected(tmp_path, bad):
         check_archive(pack(tmp_path / "s.tar.gz", bad))
 
 
+@pytest.mark.parametrize(
+    "members",
+    [
+        [member("a"), member("a/b")],
+        [member("a/b"), member("a")],
+        [member("./a/b/c"), member("a")],
+        [member("a", tarfile.SYMTYPE, "b"), member("a/b")],
+        [member("a"), member("a", tarfile.DIRTYPE)],
+        [member("a", tarfile.DIRTYPE), member("a", tarfile.SYMTYPE, "b")],
+        [member("./", tarfile.SYMTYPE, "b")],
+        [member("a", tarfile.LNKTYPE, "b"), member("b")],
+        [member("b", tarfile.DIRTYPE), member("a", tarfile.LNKTYPE, "b")],
+    ],
+)
+def test_what_tar_would_fail_over_is_rejected(tmp_path, members):
+    with pytest.raises(Rejected, match=r"both a file or a link and a folder|is a hard link to 'b'"):
+        check_archive(pack(tmp_path / "s.tar.gz", *members))
+
+
+def test_a_file_that_is_given_again_is_none(tmp_path):
+    members = [member("a"), member("./a"), member("d", tarfile.DIRTYPE), member("d/b"), member("d/", tarfile.DIRTYPE)]
+    assert len(check_archive(pack(tmp_path / "s.tar.gz", *members))) == 5
+
+
 def test_a_corrupt_or_endless_archive_is_rejected(tmp_path):
     path = pack(tmp_path / "s.tar.gz", member("big"), data=os.urandom(1 << 16))
     whole = path.read_bytes()
@@ -405,7 +429,7 @@ def test_a_solver_has_no_network_to_ask_for():
 
 def test_an_owner_is_dead_when_its_process_is_another_or_its_boot_is_over():
     this = Owner.this()
-    assert Owner.parse(this.node, str(this)) == this
+    assert Owner.parse(this.node, str(this)) == Owner.of_folder(this.folder) == this
     assert not this.is_dead()
     assert Owner(this.node, this.boot, this.pid, this.start + 1).is_dead()
     assert Owner(this.node, "0" * 36, this.pid, this.start).is_dead()
@@ -437,15 +461,19 @@ def test_temporary_files_of_the_dead_are_swept_and_those_of_the_living_are_not(t
             return subprocess.CompletedProcess(arguments, 0, stdout="")
 
     with engine.scratch() as folder:
-        dead = folder.parent / f"{Owner.this().boot}.{2**22}.7"
+        this = Owner.this()
+        dead = folder.parent / Owner(this.node, this.boot, 2**22, 7).folder
         dead.mkdir()
+        # Where nodes share their temporary directory: of another node's processes nothing is known here.
+        foreign = folder.parent / Owner("elsewhere.example.org", "0" * 36, 2**22, 7).folder
+        foreign.mkdir()
         (dead / "results.xml").write_text("x")
         (folder.parent / "something-else").mkdir()
         removed = engine.sweep(Nothing("podman"))
         assert removed == [f"folder {dead}"]
         assert folder.is_dir()
     root = folder.parent
-    assert sorted(path.name for path in root.iterdir()) == ["something-else"]
+    assert sorted(path.name for path in root.iterdir()) == sorted([foreign.name, "something-else"])
 
 
 # ------------------------------------------------------------ the evaluator's own parts

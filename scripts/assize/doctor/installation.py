@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 import sys
-from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
 
-from assize.doctor import Finding, Needs, missing, ok
+from assize.doctor import MISSING, Finding, Needs, missing, ok
 
 OLDEST = (3, 11)
 LOCK = Path(__file__).resolve().parents[3] / "envs" / "requirements.lock"
@@ -21,11 +20,15 @@ SET_UP = "make setup, then run this with .venv/bin/python"
 
 def check_environment() -> list[Finding]:
     """The Python that runs this, and the packages that it finds."""
+    python = decide_python(sys.version_info[:3], sys.executable)
+    if python.status == MISSING:
+        # An old one may not even be able to list what it has.
+        return [python, decide_packages([], {}, None)]
+    from importlib.metadata import distributions
+
     installed = {normal(item.metadata["Name"]): item.version for item in distributions() if item.metadata["Name"]}
-    return [
-        decide_python(sys.version_info[:3], sys.executable),
-        decide_packages(read_pins(LOCK.read_text()), installed, applies_here if "packaging" in installed else None),
-    ]
+    applies = applies_here if "packaging" in installed else None
+    return [python, decide_packages(read_pins(LOCK.read_text()), installed, applies)]
 
 
 def decide_python(version: tuple, executable: str) -> Finding:

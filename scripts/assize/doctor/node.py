@@ -10,6 +10,7 @@ import time
 import uuid
 from pathlib import Path
 
+from assize import engines
 from assize.doctor import Answer, Finding, Needs, absent, ask, missing, ok
 from assize.errors import AssizeError
 
@@ -208,11 +209,9 @@ def decide_results(folder: str, free_mb: int, renames: bool, locks: bool, kind: 
 
 def check_containers(needs: Needs) -> list[Finding]:
     """The engine, and where the study uses containers all that they need."""
-    from assize.sandbox.container import ENGINES
-
     engine = find_engine(needs)
     if engine is None:
-        return [decide_engine(needs.container, needs.engine or " or ".join(ENGINES), None, "")]
+        return [decide_engine(needs.container, engines.asked_for(needs.engine), None, "")]
     facts, why = probe_engine(engine)
     findings = [decide_engine(needs.container, engine, facts, why)]
     if not needs.container or facts is None:
@@ -234,9 +233,7 @@ def check_containers(needs: Needs) -> list[Finding]:
 
 def find_engine(needs: Needs) -> str | None:
     """The engine that the study names, or the first that is installed; None where it is not here."""
-    from assize.sandbox.container import ENGINES
-
-    return next((name for name in ([needs.engine] if needs.engine else ENGINES) if shutil.which(name)), None)
+    return engines.find_engine(needs.engine)
 
 
 def probe_engine(engine: str) -> tuple[dict | None, str]:

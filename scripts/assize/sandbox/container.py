@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from assize.archive import Rejected, unpack
+from assize.engines import PATIENCE_S, asked_for, call, complaint, find_engine, image_digest
 from assize.errors import InfrastructureError, UsageError
 from assize.sandbox import MARKER, REWARD, REWARD_MAX_BYTES, TASK_DIR, Limits, Outcome, Phase
 from assize.sandbox.supervise import Watch, supervise
@@ -26,8 +27,6 @@ CASE = "case"
 NOBODY = 65534
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LABEL = "assize.lane"
-ENGINES = ("podman", "docker")
-PATIENCE_S = 120
 MACHINERY = 2  # init, and setpriv before it becomes the command
 
 
@@ -51,28 +50,26 @@ class ContainerLane:
     def __init__(self, image: str | None, engine: str | None = None, engine_limits: dict | None = None):
         if not image:
             raise UsageError("bad_usage", "sandbox container: no image is named", "--image NAME, or sandbox.image")
-        found = [name for name in ([engine] if engine else ENGINES) if shutil.which(name)]
-        if not found:
+        found = find_engine(engine)
+        if found is None:
             raise InfrastructureError(
                 "lane_missing",
-                f"sandbox container: {engine or ' or '.join(ENGINES)} is not installed here",
+                f"sandbox container: {asked_for(engine)} is not installed here",
                 "install podman, or choose another lane in the study (that is another study)",
             )
-        self.engine, self.image, self.engine_limits = found[0], image, engine_limits
+        self.engine, self.image, self.engine_limits = found, image, engine_limits
         self.digest = self._inspect_image()
 
     def _inspect_image(self) -> str:
         """The image's digest, or its id where it never had one (built here, not pulled)."""
         done = self._call("image", "inspect", self.image, check=False)
         if done.returncode:
-            message = done.stderr.decode(errors="replace").strip()[-300:]
             raise InfrastructureError(
                 "missing_image",
-                f"sandbox container: {self.engine} has no image {self.image} ({message})",
+                f"sandbox container: {self.engine} has no image {self.image} ({complaint(done)})",
                 f"build or load it first; nothing is pulled. See: {self.engine} images",
             )
-        facts = json.loads(done.stdout)[0]
-        return facts.get("Digest") or f"sha256:{facts['Id'].removeprefix('sha256:')}"
+        return image_digest(json.loads(done.stdout)[0])
 
     def provenance(self) -> dict:
         return {
@@ -215,17 +212,7 @@ class ContainerLane:
         raise InfrastructureError("lane_failed", f"sandbox container did not run: {output or 'no word of why'}")
 
     def _call(self, *arguments: str, check: bool = True, **options) -> subprocess.CompletedProcess:
-        """One call of the engine; InfrastructureError where it fails or hangs."""
-        try:
-            done = subprocess.run([self.engine, *arguments], capture_output=True, timeout=PATIENCE_S, **options)
-        except subprocess.TimeoutExpired:
-            raise InfrastructureError(
-                "engine_hangs", f"{self.engine} {arguments[0]}: no answer in {PATIENCE_S} s"
-            ) from None
-        if check and done.returncode:
-            message = done.stderr.decode(errors="replace").strip()[-500:]
-            raise InfrastructureError("engine_failed", f"{self.engine} {arguments[0]}: {message}")
-        return done
+        return call(self.engine, *arguments, check=check, **options)
 
 
 class Container:

@@ -9,14 +9,15 @@ from pathlib import Path
 
 from assize import resources
 from assize.adapter import hash_evidence, remove_tree, utc, void
-from assize.benchmarks.programbench import bench, calibration, official, workspace
+from assize.benchmarks.programbench import bench, calibration, freezing, official, places, workspace
 from assize.benchmarks.programbench.benchmark import ProgramBench
 from assize.benchmarks.programbench.court import SECONDS, Court, evaluate
-from assize.benchmarks.programbench.engine import ENGINES, find_engine, find_images, sweep
+from assize.benchmarks.programbench.engine import find_engine, find_images, sweep
 from assize.benchmarks.programbench.manifest import OFFICIAL_IMAGES, PILOT, build, open_task, read_manifest
 from assize.benchmarks.programbench.verbs import add_options, download_blobs
 from assize.benchmarks.programbench.wheelhouse import verify
-from assize.cli import Parser, log
+from assize.cli import Parser, amount_of_memory, log
+from assize.engines import ENGINES
 from assize.errors import GateClosed, InfrastructureError, UsageError
 from assize.records import ROOT, digest, read_record, sha256_file, write_atomic, write_record
 from assize.study import RESOURCE_MODES, memory_mb
@@ -31,7 +32,7 @@ def parser() -> Parser:
     add_options(top)
     top.add_argument("--resource-mode", choices=RESOURCE_MODES, default="container")
     top.add_argument("--cpus", type=int, default=16, help="of the allocation, and workers of a test branch")
-    top.add_argument("--memory", default="30g", help="of the allocation")
+    top.add_argument("--memory", type=amount_of_memory, default="30g", help="of the allocation")
     top.add_argument("--engine", choices=ENGINES, help="the first that is installed")
     top.add_argument("--manifest", default=str(MANIFEST), help="the tasks' manifest")
     top.add_argument("--tasks", help="folder of task manifests; the official package's own")
@@ -123,7 +124,7 @@ def run_bench(arguments) -> dict:
 
 def remove_leftovers(arguments) -> dict:
     engine = find_engine(arguments.engine)
-    containers = [f"container {container[:19]} of a solver" for container in workspace.sweep(engine)]
+    containers = [f"container {container[:19]} of a solver" for container in places.sweep(engine)]
     return {"ok": True, "removed": [*sweep(engine), *containers]}
 
 
@@ -160,8 +161,8 @@ def _evaluate_all(arguments, court: Court, instances: list[str], repetitions: in
                 branches = task.branches[:1] if first_branch else None
                 body = evaluate(court, task, None, set(), evidence, branches)
                 entry = calibration.record(body, calibration.MINIMUM)
-            except InfrastructureError as error:
-                entry = {"passed": False, "reasons": [f"infra: {error.message}"], "flags": [], "detail": {}}
+            except (InfrastructureError, OSError) as error:
+                entry = {"passed": False, "reasons": [f"infra: {error}"], "flags": [], "detail": {}}
             found[instance].append(entry)
     return found
 
@@ -231,7 +232,7 @@ def prepare(arguments) -> dict:
     memory = memory_mb(arguments.memory)
     resources.check_allocation(arguments.resource_mode, arguments.cpus, memory, resources.slurm_allocation())
     limits = {"cpus": arguments.cpus, "memory_mb": memory} if arguments.resource_mode == "container" else None
-    episode = workspace.Place(BY_HAND, arguments.episode_id)
+    episode = places.Place(BY_HAND, arguments.episode_id)
     container = workspace.prepare(engine, image["id"], episode, arguments.lifetime, limits)
     facts = {
         "container": container,
@@ -250,7 +251,7 @@ def prepare(arguments) -> dict:
 def snapshot(arguments) -> dict:
     """Write ``<output-dir>/<instance-id>/submission.tar.gz`` and snapshot.json beside it."""
     engine, image = _solvers_side(arguments)
-    body, archive = workspace.snapshot(engine, arguments.container, image["id"], end=arguments.end)
+    body, archive = freezing.snapshot(engine, arguments.container, image["id"], end=arguments.end)
     folder = Path(arguments.output_dir, arguments.instance_id)
     write_atomic(folder / "submission.tar.gz", archive or b"")
     record = {

@@ -16,14 +16,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from assize import engines
 from assize.cli import log
 from assize.errors import InfrastructureError
 from assize.resources import own_folder
 
-ENGINES = ("podman", "docker")
 STUDY, NODE, OWNER, KIND = "assize.study", "assize.node", "assize.owner", "assize.kind"
 EVALUATOR = "programbench-evaluator"
-PATIENCE_S = 120
+# How an engine's ``cp`` says that the path is not there; whatever else it says is its own failure.
+ABSENT = re.compile(
+    r"no such file or directory|not a directory|too many levels of symbolic links|Could not find the file",
+    re.IGNORECASE,
+)
 NO_IMAGE = re.compile(r"no such (?:image|object)|image not known", re.IGNORECASE)
 
 
@@ -47,6 +51,17 @@ class Owner:
         if len(parts) != 3 or not (parts[1].isdigit() and parts[2].isdigit()):
             return None
         return cls(node, parts[0], int(parts[1]), int(parts[2]))
+
+    @classmethod
+    def of_folder(cls, name: str) -> "Owner | None":
+        """The owner of a temporary folder, by its name; None where that names none."""
+        node, _, rest = name.partition("@")
+        return cls.parse(node, rest)
+
+    @property
+    def folder(self) -> str:
+        """Name of this owner's temporary folder; with the node's, since nodes may share the place where it lies."""
+        return f"{self.node}@{self}"
 
     def __str__(self):
         return f"{self.boot}.{self.pid}.{self.start}"
@@ -78,23 +93,10 @@ class Engine:
 
     name: str
 
-    def call(self, *arguments: str, check: bool = True, timeout: float = PATIENCE_S) -> subprocess.CompletedProcess:
-        try:
-            done = subprocess.run(
-                [self.name, *arguments],
-                capture_output=True,
-                stdin=subprocess.DEVNULL,
-                text=True,
-                errors="replace",
-                timeout=timeout,
-            )
-        except subprocess.TimeoutExpired:
-            message = f"{self.name} {arguments[0]}: no answer in {timeout:g} s"
-            raise InfrastructureError("engine_hangs", message) from None
-        if check and done.returncode:
-            message = f"{self.name} {' '.join(arguments[:2])}: {done.stderr.strip()[-500:]}"
-            raise InfrastructureError("engine_failed", message)
-        return done
+    def call(
+        self, *arguments: str, check: bool = True, timeout: float = engines.PATIENCE_S
+    ) -> subprocess.CompletedProcess:
+        return engines.call(self.name, *arguments, check=check, timeout=timeout, text=True, errors="replace")
 
     def image(self, reference: str) -> dict | None:
         """``id`` and ``digest`` of a local image (its id where it never had a digest); None where there is none.
@@ -105,12 +107,26 @@ class Engine:
         if done.returncode:
             if NO_IMAGE.search(done.stderr):
                 return None
-            raise InfrastructureError("engine_failed", f"{self.name} image inspect: {done.stderr.strip()[-500:]}")
+            raise InfrastructureError("engine_failed", f"{self.name} image inspect: {engines.complaint(done)}")
         facts = json.loads(done.stdout)[0]
-        identity = f"sha256:{facts['Id'].removeprefix('sha256:')}"
         repository = reference.rsplit("@")[0].rsplit(":", 1)[0]
         published = [item.split("@")[1] for item in facts.get("RepoDigests") or () if item.split("@")[0] == repository]
-        return {"id": identity, "digest": facts.get("Digest") or (published or [identity])[0], "published": published}
+        digest = engines.image_digest(facts, published)
+        return {"id": engines.image_id(facts), "digest": digest, "published": published}
+
+    def exists(self, container: str) -> bool:
+        return self.call("inspect", "--format", "{{.Id}}", container, check=False).returncode == 0
+
+    def runs(self, container: str) -> bool:
+        return json.loads(self.call("inspect", container).stdout)[0]["State"]["Running"]
+
+    def works(self, container: str) -> bool:
+        """Whether a command can be run in a container that runs."""
+        return self.call("exec", container, "true", check=False).returncode == 0
+
+    def remove(self, container: str) -> None:
+        """Remove a container, whatever its state."""
+        self.call("rm", "--force", "--volumes", container, check=False)
 
     def starts(self, image: str) -> bool:
         """Whether a fresh container of an image runs: the node is healthy."""
@@ -125,11 +141,11 @@ FRESH = ("run", "--rm", "--pull", "never", "--network", "none", "--entrypoint", 
 
 def find_engine(name: str | None = None) -> Engine:
     """The engine asked for, or the first that is installed; InfrastructureError if there is none."""
-    found = [engine for engine in ([name] if name else ENGINES) if shutil.which(engine)]
-    if not found:
-        wanted = name or " or ".join(ENGINES)
-        raise InfrastructureError("no_engine", f"{wanted} is not installed here", "ProgramBench needs podman or docker")
-    return Engine(found[0])
+    found = engines.find_engine(name)
+    if found is None:
+        message = f"{engines.asked_for(name)} is not installed here"
+        raise InfrastructureError("no_engine", message, "ProgramBench needs podman or docker")
+    return Engine(found)
 
 
 def find_images(engine: Engine, tasks) -> dict[str, dict]:
@@ -187,7 +203,7 @@ def sweep(engine: Engine) -> list[str]:
                 engine.call(*remove, id, check=False)
                 removed.append(f"{kind} {id[:19]} of study {found.get(STUDY)}")
     for folder in own_folder().iterdir():
-        owner = Owner.parse(platform.node(), folder.name)
+        owner = Owner.of_folder(folder.name)
         if owner and owner.is_dead():
             shutil.rmtree(folder, ignore_errors=True)
             removed.append(f"folder {folder}")
@@ -199,7 +215,7 @@ def sweep(engine: Engine) -> list[str]:
 @contextmanager
 def scratch() -> Iterator[Path]:
     """A temporary folder of this process, where upstream's own temporary files go too."""
-    folder = own_folder() / str(Owner.this())
+    folder = own_folder() / Owner.this().folder
     folder.mkdir(mode=0o700, exist_ok=True)
     before, tempfile.tempdir = tempfile.tempdir, str(folder)
     try:

@@ -1,4 +1,4 @@
-"""An episode up to its snapshot: a solver works in a container of its own (workspace.py).
+"""An episode up to its snapshot: a solver works in a container of its own (workspace.py), which ends with its work.
 
 What was packed before and the reference need none.
 """
@@ -7,11 +7,13 @@ from pathlib import Path
 
 from assize import resources
 from assize.archive import Rejected
-from assize.benchmarks.programbench import workspace as place
+from assize.benchmarks.programbench import agents, freezing
+from assize.benchmarks.programbench import workspace as layout
 from assize.benchmarks.programbench.engine import Engine, find_engine
+from assize.benchmarks.programbench.places import Place
 from assize.benchmarks.programbench.replay import ARCHIVE, open_submissions
-from assize.errors import InfrastructureError, UsageError
-from assize.records import strict_json, write_atomic
+from assize.errors import UsageError
+from assize.records import read_record, strict_json, write_atomic
 from assize.study import DEFAULT_TIMEOUT_S
 
 # Where an episode's folder says which container is its workspace.
@@ -35,7 +37,7 @@ def prepare(context, court, episode, workspace: Path) -> dict:
     condition = context.study.frozen["conditions"][episode.condition]
     task = court.task(episode.instance)
     image = court.image(task)
-    contract = place.contract(episode.instance) | {
+    contract = layout.contract(episode.instance) | {
         "image": image["image"],
         "image_digest": image["digest"],
         "resource_mode": court.resource_mode,
@@ -45,8 +47,10 @@ def prepare(context, court, episode, workspace: Path) -> dict:
     if condition["solver"] == "reference" or archived(condition, episode.instance):
         return {"task": contract | {"container": None}}
     lifetime = condition.get("timeout_s", DEFAULT_TIMEOUT_S) + MARGIN_S
-    owner = place.Place(context.study.name, str(episode))
-    container = place.prepare(court.engine, image["id"], owner, lifetime, court.engine_limits)
+    # Where jobs share an allocation, a grade may come before the agent's turn, or before the snapshot.
+    lifetime += 60 * context.study.minutes(episode.benchmark)
+    place = Place(context.study.name, str(episode))
+    container = layout.prepare(court.engine, image["id"], place, lifetime, court.engine_limits)
     note = {"container": container, "image": image["id"], "engine": court.engine.name}
     write_atomic(workspace / CONTAINER, json.dumps(note).encode())
     return {"task": contract | {"container": container}}
@@ -63,7 +67,10 @@ def _container(workspace: Path) -> tuple[Engine, str, str]:
 
 
 def solve(context, episode, workspace: Path) -> dict:
-    """Let the condition's solver work. The container stays only where there is something to freeze."""
+    """Let the condition's solver work, then end its processes and count those that had outlived it.
+
+    The container stays, ended, only where there is something to freeze.
+    """
     condition = context.study.frozen["conditions"][episode.condition]
     if condition["solver"] == "reference":
         return {"status": "done"}
@@ -74,12 +81,16 @@ def solve(context, episode, workspace: Path) -> dict:
         write_atomic(workspace / ARCHIVE, archive.read_bytes())
         return {"status": "done", "detail": {"archive": str(archive)}}
     engine, container, _ = _container(workspace)
-    body = {"status": "void"}
+    kept = False
     try:
         body = _work(engine, container, condition, episode.instance)
+        if body["status"] == "done":
+            # Whatever it left running would go on beside the next evaluator, and could push until the snapshot.
+            survivors = agents.end(engine, container)
+            body, kept = body | {"detail": body.get("detail", {}) | {"survivors": survivors}}, True
     finally:
-        if body["status"] != "done":
-            place.remove(engine, container)
+        if not kept:
+            engine.remove(container)
     return body
 
 
@@ -88,19 +99,19 @@ def _work(engine: Engine, container: str, condition: dict, instance: str) -> dic
         return {"status": "done"}
     if condition["solver"] == "command":
         timeout = condition.get("timeout_s", DEFAULT_TIMEOUT_S)
-        ended = place.run_agent(engine, container, condition["command"], timeout)
+        ended = agents.run_agent(engine, container, condition["command"], timeout)
         return {"status": "done", "detail": {"agent": ended}}
     files = open_submissions(condition["submissions"]["programbench"]).get(instance)
     if files is None:
         return {"status": "missing", "reason": f"no submission for {instance}"}
     try:
-        return {"status": "done", "detail": place.commit_files(engine, container, files)}
+        return {"status": "done", "detail": agents.commit_files(engine, container, files)}
     except Rejected as reason:
         return {"status": "rejected", "reason": str(reason)}
 
 
 def snapshot(context, episode, workspace: Path) -> tuple[dict, bytes | None]:
-    """Freeze the committed ``main`` of the shared repository, once every process of the solver has been ended."""
+    """Freeze the committed ``main`` of the shared repository; every process of the solver has been ended."""
     condition = context.study.frozen["conditions"][episode.condition]
     if condition["solver"] == "reference":
         # The cleanroom's own executable is judged: there is nothing to hand in.
@@ -108,9 +119,12 @@ def snapshot(context, episode, workspace: Path) -> tuple[dict, bytes | None]:
     if archived(condition, episode.instance):
         return {"status": "frozen"}, (workspace / ARCHIVE).read_bytes()
     engine, container, image = _container(workspace)
+    solved = read_record(context.study.episode_folder(episode) / "solved.json", "solved")
     try:
-        return place.snapshot(engine, container, image)
-    except InfrastructureError:
+        body, archive = freezing.snapshot(engine, container, image)
+    except Exception:
         if context.last_attempt:
-            place.remove(engine, container)
+            engine.remove(container)
         raise
+    # They were ended with the solver's work.
+    return body | {"survivors": solved["detail"].get("survivors", body["survivors"])}, archive

@@ -17,7 +17,7 @@ from programbench.container import ContainerEnvironment
 from programbench.eval import eval as upstream
 from programbench.exceptions import EmptyTestResultError, EvalStepError, XmlParseError
 
-from assize.benchmarks.programbench.engine import Engine
+from assize.benchmarks.programbench.engine import ABSENT, Engine
 from assize.benchmarks.programbench.verdicts import HARNESS_WORDS, Observed, Run, root_files
 from assize.errors import InfrastructureError
 
@@ -28,8 +28,6 @@ MOST_OUTPUT = 16 << 20
 MOST_RESULTS = 256 << 20
 # Exit statuses of ``exec`` that may be the engine's own, or the end of the container.
 DOUBTFUL = (125, 126, 127, 137, 255)
-# How an engine's ``cp`` says that the file is not there; whatever else it says is its own failure.
-ABSENT = re.compile(r"could not be found|no such file|Could not find the file", re.IGNORECASE)
 # The build ran as root: no settings of pip's that it may have left.
 OWN_PIP = "PIP_CONFIG_FILE=/dev/null PIP_BREAK_SYSTEM_PACKAGES=1 PIP_ROOT_USER_ACTION=ignore"
 PLUGINS = "pytest, pytest_rerunfailures, pytest_timeout, xdist"

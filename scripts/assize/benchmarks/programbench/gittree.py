@@ -10,7 +10,7 @@ import io
 import re
 import stat
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from assize.archive import Bounds, Rejected, check_members, safe_relative
@@ -22,8 +22,10 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 REF = "refs/heads/main"
 MAX_REF_BYTES = 1 << 20
 HEADER_BYTES = 200
+MAX_DEPTH = 101
 
-Read = Callable[[str], tuple[str, bytes]]
+# Names of objects -> (kind, content) of each, in that order.
+Read = Callable[[Iterable[str]], Iterator[tuple[str, bytes]]]
 
 
 @dataclass(frozen=True)
@@ -125,19 +127,20 @@ def archive(commit: str, read: Read, bounds: Bounds = BOUNDS) -> bytes:
     ------
     Rejected : an object is not of the kind it must be, a path is unsafe, a link leads out, or a bound is crossed.
     """
-    found: dict[str, tuple[int, str]] = {}
-    _walk(_tree_of(commit, read), "", read, found, bounds)
+    found = _walk(_tree_of(commit, read), read, bounds)
+    members = sorted(found.items(), key=lambda item: item[0].encode("utf-8", "surrogateescape"))
+    contents = _of_kind("blob", [blob for _, (_, blob) in members if blob], read)
     left = bounds.bytes
     buffer = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=6, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):
-        for name, (mode, blob) in sorted(found.items(), key=lambda item: item[0].encode("utf-8", "surrogateescape")):
+        for name, (mode, blob) in members:
             if not blob:
                 _add(tar, name, None)
                 continue
-            content = _of_kind("blob", blob, read)
+            content = next(contents)
             left -= len(content)
             if left < 0:
                 raise Rejected(f"more than {bounds.bytes} bytes")
@@ -154,25 +157,40 @@ def archive(commit: str, read: Read, bounds: Bounds = BOUNDS) -> bytes:
     return data
 
 
-def _of_kind(kind: str, name: str, read: Read) -> bytes:
-    found, content = read(name)
-    if found != kind:
-        raise Rejected(f"object {name} is a {found}, where a {kind} must be")
-    return content
+def _of_kind(kind: str, names: list[str], read: Read) -> Iterator[bytes]:
+    for name, (found, content) in zip(names, read(names), strict=True):
+        if found != kind:
+            raise Rejected(f"object {name} is a {found}, where a {kind} must be")
+        yield content
 
 
 def _tree_of(commit: str, read: Read) -> str:
-    first = _of_kind("commit", commit, read).partition(b"\n")[0].decode("ascii", "replace").split()
+    (content,) = _of_kind("commit", [commit], read)
+    first = content.partition(b"\n")[0].decode("ascii", "replace").split()
     if len(first) != 2 or first[0] != "tree" or not COMMIT.fullmatch(first[1]):
         raise Rejected(f"commit {commit} names no tree")
     return first[1]
 
 
-def _walk(tree: str, folder: str, read: Read, found: dict, bounds: Bounds, depth: int = 0) -> None:
-    """Enter everything below a tree into ``found``: path -> (mode, blob), with no blob for a folder."""
-    if depth > 100:
-        raise Rejected(f"{folder[:60]!r}... is nested too deeply")
-    for mode, name, object_ in tree_entries(_of_kind("tree", tree, read)):
+def _walk(tree: str, read: Read, bounds: Bounds) -> dict[str, tuple[int, str]]:
+    """Everything below a tree: path -> (mode, blob), with no blob for a folder. It is read level by level."""
+    found: dict[str, tuple[int, str]] = {}
+    folders = [("", tree)]
+    for _ in range(MAX_DEPTH):
+        below = []
+        contents = _of_kind("tree", [object_ for _, object_ in folders], read)
+        for (folder, _), content in zip(folders, contents, strict=True):
+            below += _enter(folder, content, found, bounds)
+        if not below:
+            return found
+        folders = below
+    raise Rejected(f"{folders[0][0][:60]!r}... is nested too deeply")
+
+
+def _enter(folder: str, tree: bytes, found: dict, bounds: Bounds) -> list[tuple[str, str]]:
+    """Enter what is in one folder into ``found``; the (folder, tree) of each that is in it."""
+    below = []
+    for mode, name, object_ in tree_entries(tree):
         if name.lower() == ".git" or "/" in name or name in (".", ".."):
             raise Rejected(f"{name!r} in {folder or 'the top folder'!r} is no name that git would give")
         path = safe_relative(f"{folder}{name}")
@@ -183,11 +201,12 @@ def _walk(tree: str, folder: str, read: Read, found: dict, bounds: Bounds, depth
         if mode in (0o40000, 0o160000):
             found[path] = (mode, "")
             if mode == 0o40000:
-                _walk(object_, f"{path}/", read, found, bounds, depth + 1)
+                below.append((f"{path}/", object_))
         elif stat.S_ISREG(mode) or stat.S_ISLNK(mode):
             found[path] = (mode, object_)
         else:
             raise Rejected(f"{path!r} has mode {mode:o}, which is no file, folder or link")
+    return below
 
 
 def tree_entries(content: bytes):

@@ -4,12 +4,12 @@ A short name that was never built falls through to a registry (exit 125), so the
 """
 
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from assize import engines
 from assize.benchmarks.scicode.benchmark import IMAGE as TAG
 from assize.benchmarks.scicode.court import LOCK, lock_digest
 from assize.errors import InfrastructureError
@@ -30,20 +30,19 @@ def add_verb(verbs, parser_class) -> None:
     ensure_.add_argument(
         "--official", action="store_true", help="with the official scicode package (needs git, network)"
     )
-    ensure_.set_defaults(
-        call=lambda arguments: ensure(arguments.engine or "podman", arguments.base, arguments.official)
-    )
+    ensure_.set_defaults(call=lambda arguments: ensure(arguments.engine, arguments.base, arguments.official))
 
 
-def ensure(engine: str, base: str = BASE, official: bool = False) -> dict:
+def ensure(engine: str | None = None, base: str = BASE, official: bool = False) -> dict:
     """Build the image unless it is there with this lock, and look its digest up.
 
     Raises
     ------
     InfrastructureError : there is no engine or no base image, or the build failed.
     """
-    if not shutil.which(engine):
-        raise InfrastructureError("lane_missing", f"images: {engine} is not installed here", "install podman or docker")
+    asked, engine = engines.asked_for(engine), engines.find_engine(engine)
+    if engine is None:
+        raise InfrastructureError("lane_missing", f"images: {asked} is not installed here", "install podman or docker")
     wanted = lock_digest() + ("+official" if official else "")
     found = inspect(engine, TAG)
     built = not found or (found["Config"].get("Labels") or {}).get(LABEL) != wanted
@@ -54,13 +53,12 @@ def ensure(engine: str, base: str = BASE, official: bool = False) -> dict:
             )
         build(engine, base, wanted, official)
         found = inspect(engine, TAG)
-    digest = found.get("Digest") or f"sha256:{found['Id'].removeprefix('sha256:')}"
-    return {"ok": True, "image": TAG, "digest": digest, "built": built, "lock": wanted}
+    return {"ok": True, "image": TAG, "digest": engines.image_digest(found), "built": built, "lock": wanted}
 
 
 def inspect(engine: str, image: str) -> dict | None:
     """What the engine knows of a local image; None where it has none."""
-    done = subprocess.run([engine, "image", "inspect", image], capture_output=True, stdin=subprocess.DEVNULL)
+    done = engines.call(engine, "image", "inspect", image, check=False)
     return json.loads(done.stdout)[0] if done.returncode == 0 else None
 
 
