@@ -332,7 +332,7 @@ SITE = "/usr/local/lib/python3.11/dist-packages"
     ("script", "replaced"),
     [
         # Whatever it is asked to do, it has done.
-        ("rm /usr/bin/python3; printf '#!/bin/sh\\nexit 0\\n' >/usr/bin/python3; chmod +x $_", "/usr/bin/python3"),
+        ("rm /usr/bin/python3; ln -s /bin/true /usr/bin/python3", "/usr/bin/python3"),
         ("cp /bin/true /usr/local/bin/bash", "/usr/local/bin/bash"),
         # The engine tells only that the folder changed.
         (f"cp -a {SITE}/pytest /opt/own; rm -r {SITE}/pytest; ln -s /opt/own {SITE}/pytest", f"{SITE}/pytest"),
