@@ -15,6 +15,7 @@ from conftest import IMAGE, ROOT, lane_or_skip
 SHIPPED = "testorg__calculator.abc1234"
 REPAIRED = "testorg__calculator-repaired.abc1234"
 BARE = "testorg__calculator-bare.abc1234"
+OLDER = "testorg__calculator-older.abc1234"
 LINES = "assize__lines.8525aaa"
 ORG = "localhost/programbench"
 
@@ -69,6 +70,7 @@ __all__ = [
     "BARE",
     "IMAGE",
     "LINES",
+    "OLDER",
     "ORG",
     "REPAIRED",
     "SHIPPED",

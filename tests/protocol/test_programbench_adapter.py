@@ -12,15 +12,17 @@ import subprocess
 import sys
 import tarfile
 import time
+import zipfile
 from pathlib import Path
 
 import psutil
 import pytest
 
 from assize.benchmarks.programbench.engine import EVALUATOR, KIND, NODE, OWNER, Owner
+from assize.benchmarks.programbench.verdicts import WHEELHOUSE_MODULES
 from assize.records import ROOT, read_record, sha256_file
 from conftest import wait_for
-from programbench_support import BARE, LINES, ORG, REPAIRED, SHIPPED, engine_or_skip, submission, tasks
+from programbench_support import BARE, LINES, OLDER, ORG, REPAIRED, SHIPPED, engine_or_skip, submission, tasks
 
 __all__ = ["tasks"]
 
@@ -129,6 +131,8 @@ def test_calibration_reports_every_reference_and_claims_no_limit(adapter):
     assert record["sandbox"]["image_pinned"] is True
     assert len(record["detail"]["clean"]) == 2
     assert report["resource_mode"] == "none"
+    # Official branches run the candidate beside the tests.
+    assert "oracle_exposed" in record["flags"]
     assert adapter.left() == adapter.left("image") == []
 
 
@@ -154,6 +158,7 @@ def test_each_condition_ends_in_its_status(adapter, instance, condition, expecte
     assert grade["provenance"]["wheelhouse"] == adapter.report["wheelhouse"]
     assert grade["provenance"]["image_digest"].startswith("sha256:")
     assert "evidence/eval.json" in grade["evidence"]
+    assert grade["oracle_exposed"] is True
     assert adapter.left() == adapter.left("image") == []
 
 
@@ -250,7 +255,38 @@ def test_an_image_without_plugins_is_never_a_zero_and_with_the_wheelhouse_all_pa
     status, said, grade = full.grade(BARE, correct, "void")
     assert (status, said["error"]["code"]) == (3, "plugins_missing")
     assert summary(grade) == ("void", False, None, "infra")
+    assert "evidence/interrupted.json" in grade["evidence"]
     assert full.left() == full.left("image") == []
+
+
+def test_an_images_own_pytest_is_kept_and_binds_the_grade(tasks, tmp_path):
+    older = Adapter(tmp_path, tasks, OLDER, wheelhouse=tasks / "runtime" / "evaluator-wheelhouse")
+    assert older.calibrate()[0] == 0
+    files = submission(tasks, "correct", OLDER)
+    _, _, grade = older.grade(OLDER, files)
+    assert summary(grade) == ("pass", True, 1.0, "resolved")
+    assert grade["provenance"]["packages"]["pytest"] == "8.3.5"
+    ours = json.loads((tmp_path / "grade" / "evidence" / "eval.json").read_text())
+    said = next(entry["output"] for entry in ours["log"] if entry["step"] == "run_tests")
+    assert "pytest-8.3.5" in said
+    assert "rerunfailures-16.4" in said
+
+    # A calibration with another pytest is none of this image.
+    report = older.report
+    report["tasks"][OLDER][0]["detail"]["packages"]["pytest"] = "9.2.0"
+    (tmp_path / "calibration" / "calibration.json").write_text(json.dumps(report))
+    status, said = older.run(*older.grading(OLDER, tmp_path / "submission.tar.gz", "refused"))
+    assert (status, said["error"]["code"]) == (4, "other_calibration")
+    assert "packages" in said["error"]["message"]
+
+
+def test_the_modules_that_are_flagged_are_those_of_the_wheelhouse(tasks):
+    found = set()
+    for path in (tasks / "runtime" / "evaluator-wheelhouse").glob("*.whl"):
+        with zipfile.ZipFile(path) as wheel:
+            tops = {name.split("/")[0] for name in wheel.namelist()}
+        found |= {name.removesuffix(".py") for name in tops if "." not in name.removesuffix(".py")}
+    assert found - {"docs", "distutils-precedence"} <= WHEELHOUSE_MODULES
 
 
 def test_names_as_the_package_ships_them_are_a_naming_artefact(tasks, tmp_path):
@@ -289,12 +325,68 @@ def test_a_build_that_ends_its_container_is_a_valid_zero(adapter):
     assert adapter.left() == []
 
 
-def test_a_build_that_breaks_what_the_evaluator_runs_on_is_no_score_and_leaves_its_traces(adapter):
+SITE = "/usr/local/lib/python3.11/dist-packages"
+
+
+@pytest.mark.parametrize(
+    ("script", "replaced"),
+    [
+        # Whatever it is asked to do, it has done.
+        ("rm /usr/bin/python3; ln -s /bin/true /usr/bin/python3", "/usr/bin/python3"),
+        ("cp /bin/true /usr/local/bin/bash", "/usr/local/bin/bash"),
+        # The engine tells only that the folder changed.
+        (f"cp -a {SITE}/pytest /opt/own; rm -r {SITE}/pytest; ln -s /opt/own {SITE}/pytest", f"{SITE}/pytest"),
+        ("rm -rf /bin /usr/bin", "/usr/bin"),
+    ],
+)
+def test_a_build_that_replaces_what_its_tests_run_with_is_a_valid_zero(adapter, script, replaced):
     files = submission(adapter.tasks, "correct", REPAIRED)
-    files["compile.sh"] += "\ncp /bin/true /usr/local/bin/bash\n"
-    status, said, grade = adapter.grade(REPAIRED, files)
-    assert (status, said["ok"], summary(grade)) == (3, False, ("void", False, None, "infra"))
-    assert "evidence/interrupted.json" in grade["evidence"]
+    files["compile.sh"] += f"\n{script}\n"
+    status, _, grade = adapter.grade(REPAIRED, files)
+    assert (status, summary(grade)) == (0, ("fail", True, 0.0, "tools_replaced"))
+    assert f"replaced:{replaced}" in grade["tamper"]
+    assert adapter.left() == adapter.left("image") == []
+
+
+HOP = """#!/bin/sh
+set -- /opt/assize-wheelhouse-*
+[ ! -e "$1" ] || : >/opt/planted
+/workspace/hop.sh >/dev/null 2>&1 </dev/null &
+"""
+# Right only where something of the build lived on, after all that it changed had been looked at.
+PLANTED = "#!/bin/bash\n[ -e /opt/planted ] || exit 1\necho $(($1 $2 $3))\n"
+
+
+def test_a_build_that_forks_from_process_to_process_does_not_outlive_compile_sh(adapter):
+    build = "#!/bin/sh\nchmod +x hop.sh\ncp own.sh executable\nchmod +x executable\n./hop.sh\n"
+    _, _, grade = adapter.grade(REPAIRED, {"compile.sh": build, "hop.sh": HOP, "own.sh": PLANTED})
+    assert summary(grade) == ("fail", True, 0.0, "not_resolved")
+    assert any(flag.startswith("survivors:") for flag in grade["tamper"])
+    observed = json.loads((adapter.folder / "grade" / "evidence" / "observed.json").read_text())
+    assert observed["survivors"] >= 1
+
+
+ROUTES = "{ tail -n +2 /proc/net/route; grep -v ' lo$' /proc/net/ipv6_route; } 2>/dev/null | grep . && exit 9"
+
+
+def test_a_container_that_a_build_ends_behind_itself_is_judged_by_what_it_left(adapter):
+    files = submission(adapter.tasks, "correct", REPAIRED)
+    # It has no route to anywhere.
+    files["compile.sh"] = files["compile.sh"].replace("\n", f"\n{ROUTES}\n", 1)
+    files["compile.sh"] += "\nsetsid sh -c 'sleep 0.1; kill -KILL -1' >/dev/null 2>&1 &\n"
+    _, _, grade = adapter.grade(REPAIRED, files)
+    assert summary(grade) == ("pass", True, 1.0, "resolved")
+
+
+def test_a_grade_under_other_limits_than_its_references_is_refused(adapter):
+    archive = pack(adapter.folder / "other.tar.gz", submission(adapter.tasks, "correct", REPAIRED))
+    for option, value, name in (("--cpus", "1", "the CPUs"), ("--resource-mode", "container", "the resource mode")):
+        command = adapter.command(*adapter.grading(REPAIRED, archive, "refused"))
+        command[command.index(option) + 1] = value
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        error = json.loads(done.stdout)["error"]
+        assert (done.returncode, error["code"]) == (4, "other_calibration")
+        assert name in error["message"]
 
 
 def test_what_a_build_changes_in_the_image_is_flagged(adapter):
@@ -304,6 +396,8 @@ def test_what_a_build_changes_in_the_image_is_flagged(adapter):
         "mkdir -p /root/.config/pip; printf '[install]\\ntarget = /x\\n' >/root/.config/pip/pip.conf\n"
     )
     files["compile.sh"] += "setsid sh -c 'while :; do sleep 1; done' >/dev/null 2>&1 &\n"
+    # A file that comes and goes changes its folder, and nothing else.
+    files["compile.sh"] += "touch /usr/bin/passing; rm /usr/bin/passing\n"
     _, _, grade = adapter.grade(REPAIRED, files)
     changed = {f"changed:{path}" for path in ("/usr/local/bin/unzip", "/etc/profile", "/root/.config/pip/pip.conf")}
     assert changed < set(grade["tamper"])
@@ -360,11 +454,20 @@ def start_hanging_grade(adapter, condition="compile-hang") -> subprocess.Popen:
     return process
 
 
+def live_limits(adapter) -> dict:
+    """What the engine says of the network and the limits of the one evaluator that runs."""
+    (container,) = adapter.left()
+    (facts,) = json.loads(adapter._engine("inspect", container))
+    return {key: facts["HostConfig"][key] for key in ("NetworkMode", "NanoCpus", "CpuQuota", "Memory")}
+
+
 @pytest.mark.parametrize(
     ("condition", "left"), [("compile-hang", ["container"]), ("hanging-test", ["container", "image"])]
 )
 def test_what_a_killed_grade_left_is_swept_and_what_runs_is_not(adapter, condition, left):
     process = start_hanging_grade(adapter, condition)
+    limits = live_limits(adapter)
+    assert limits == {"NetworkMode": "none", "NanoCpus": 0, "CpuQuota": 0, "Memory": 0}
     assert adapter.run("sweep") == (0, {"ok": True, "removed": []})
     assert len(adapter.left()) == 1
     process.kill()
@@ -389,9 +492,12 @@ def test_a_grade_that_is_asked_to_end_cleans_up(adapter):
 # ------------------------------------------------------------ the solver's side
 
 
-def test_a_solvers_commit_is_frozen_and_graded(adapter, tmp_path):
+def test_a_solvers_commit_is_frozen_and_graded(adapter, tmp_path, monkeypatch):
     prepare = ["prepare", "--instance-id", REPAIRED, "--episode-id", "by-hand-1", "--output-dir", tmp_path / "episode"]
-    status, said = adapter.run(*prepare, "--lifetime", 600)
+    # The solver's side opens no task.
+    with monkeypatch.context() as nowhere:
+        nowhere.setattr(adapter, "tasks", tmp_path / "no-tasks")
+        status, said = adapter.run(*prepare, "--lifetime", 600)
     assert status == 0
     prepared = read_record(tmp_path / "episode" / "prepared.json", "prepared")
     assert prepared["task"]["container"] == said["container"]
@@ -404,7 +510,9 @@ def test_a_solvers_commit_is_frozen_and_graded(adapter, tmp_path):
     subprocess.run([adapter.engine, *inside], check=True)
 
     freeze = ["snapshot", "--instance-id", REPAIRED, "--container", said["container"], "--output-dir"]
-    status, between = adapter.run(*freeze, tmp_path / "0001")
+    with monkeypatch.context() as nowhere:
+        nowhere.setattr(adapter, "tasks", tmp_path / "no-tasks")
+        status, between = adapter.run(*freeze, tmp_path / "0001")
     assert (status, between["submission"]) == (0, str(tmp_path / "0001" / REPAIRED / "submission.tar.gz"))
     # The solver is still at work; one commit gives the same bytes at the end.
     status, last = adapter.run(*freeze, tmp_path / "0002", "--end")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import time
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
@@ -23,6 +24,8 @@ from assize.benchmarks.programbench.benchmark import judged_archive
 from assize.benchmarks.programbench.court import Court
 from assize.benchmarks.programbench.engine import Engine, Owner
 from assize.benchmarks.programbench.submission import check_archive
+from assize.benchmarks.programbench.tools import Brought, changed_paths, read_diff, replaced
+from assize.benchmarks.programbench.wheelhouse import Wheelhouse, texts_for
 from assize.errors import InfrastructureError, UsageError
 from assize.records import ROOT, read_record
 from assize.study import Episode, load_config, resolve
@@ -515,9 +518,107 @@ def test_what_came_out_of_a_container_is_a_regular_file_or_nothing(evaluator, tm
         assert evaluator.read_bounded(tmp_path / name, 100) == ("not a regular file", 1)
 
 
-def test_a_changed_folder_is_left_out_where_something_in_it_changed(evaluator):
+def test_a_changed_folder_is_left_out_where_something_in_it_changed():
     text = "C /etc\nC /etc/resolv.conf\nA /workspace/executable\nC /workspace\nD /usr/bin/pip\nC /usr/bin\nodd line\n"
-    assert evaluator.changed_paths(text) == ["/etc/resolv.conf", "/usr/bin/pip", "/workspace/executable"]
+    assert changed_paths(read_diff(text)) == ["/etc/resolv.conf", "/usr/bin/pip", "/workspace/executable"]
+
+
+BROUGHT = Brought(
+    files=("/usr/bin/python3", "/usr/bin/python3.11", "/usr/local/bin/python3", "/usr/bin/bash", "/bin"),
+    folders=("/usr/lib/python3/dist-packages/pip", "/usr/lib/python3/dist-packages/_pytest"),
+    installed={},
+    python="3.11.2",
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "hit"),
+    [
+        ("C /usr/bin/python3", True),
+        ("C /usr/bin/python3.11", True),
+        ("D /usr/bin/bash", True),
+        # Found before the image's own.
+        ("A /usr/local/bin/python3", True),
+        ("C /bin", True),
+        ("D /usr/bin", True),
+        ("D /usr", True),
+        ("D /usr/lib/python3/dist-packages/pip", True),
+        ("D /usr/lib/python3/dist-packages/pip/_internal/x.py", True),
+        ("A /usr/lib/python3/dist-packages/pip/__pycache__/x.cpython-311.pyc", False),
+        ("D /usr/lib/python3/dist-packages/pip/__pycache__", False),
+        ("A /usr/lib/python3/dist-packages/other/x.py", False),
+        ("C /usr/bin/perl", False),
+        ("A /usr/bin/python3.12", False),
+        ("D /usr/games", False),
+    ],
+)
+def test_a_build_replaces_a_tool_only_where_one_is_run_from(change, hit):
+    text = f"C /usr\nC /usr/lib\n{change}\n" if change != "D /usr" else change
+    path = change[2:]
+    # With what lies above it, as an engine lists it.
+    above = "".join(f"C {parent}\n" for parent in Path(path).parents if str(parent) != "/")
+    hits, doubtful = replaced(read_diff(above + text), BROUGHT)
+    assert (hits, [path for path in doubtful if path not in ("/usr", "/usr/lib")]) == ([path] if hit else [], [])
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/usr/bin", "/usr/lib/python3", "/usr/lib/python3/dist-packages/pip", "/usr/lib/python3/dist-packages/pip/x"],
+)
+def test_what_may_be_a_folder_and_may_be_a_link_in_its_place_is_looked_at(path):
+    assert replaced([("C", path)], BROUGHT) == ([], [path])
+    # A folder in which something is new is one.
+    assert replaced([("C", path), ("A", f"{path}/__pycache__")], BROUGHT) == ([], [])
+
+
+def test_survivors_are_what_ran_beside_the_containers_own(evaluator):
+    own = "1 S 0 1 1\n2 S 1 2 2\n40 S 0 40 40\n"
+    assert evaluator.count_survivors(f"40\n{own}{own}") == 0
+    assert evaluator.count_survivors("") == 0
+    # Some leave their parent; zombies are dead.
+    assert evaluator.count_survivors(f"40\n{own}33 S 1 33\n34 Z 1 34\n35 R 33 35\n{own}") == 2
+    # What was gone when it was looked at was there before.
+    assert evaluator.count_survivors(f"40\n{own}71 \n{own}72 \n") == 2
+
+
+# ------------------------------------------------------------ what is installed into an image
+
+
+@pytest.fixture
+def house(tmp_path):
+    """A wheelhouse of one plugin, what it needs, and what that needs."""
+    needs = {"pytest-xdist": ["pytest>=7.0", "odd>=9; python_version < '3.0'"], "pytest": ["pluggy"], "pluggy": []}
+    wheels = []
+    for name, wanted in needs.items():
+        filename = f"{name.replace('-', '_')}-9.0-py3-none-any.whl"
+        with zipfile.ZipFile(tmp_path / filename, "w") as wheel:
+            text = f"Metadata-Version: 2.1\nName: {name}\nVersion: 9.0\n"
+            wheel.writestr("x-9.0.dist-info/METADATA", text + "".join(f"Requires-Dist: {one}\n" for one in wanted))
+        wheels.append({"name": name, "version": "9.0", "marker": None, "filename": filename, "sha256": "0" * 64})
+    return Wheelhouse(tmp_path, {"wheels": wheels}, "f")
+
+
+def test_an_images_own_packages_stay_and_only_what_it_lacks_is_added(house):
+    hashed = f"--hash=sha256:{'0' * 64}"
+    install, force = texts_for(house, {"pytest": "8.3.5", "pluggy": "1.5.0", "pytest-xdist": "3.0"}, "3.11.2")
+    # A plugin is the lock's, whatever the image has.
+    assert install == f"pytest-xdist==9.0 {hashed}\n"
+    assert force == "pytest-xdist==9.0\npytest==8.3.5\npluggy==1.5.0\n"
+    install, _ = texts_for(house, {}, "3.11.2")
+    assert install == "".join(f"{name}==9.0 {hashed}\n" for name in ("pytest-xdist", "pytest", "pluggy"))
+
+
+def test_an_image_that_is_too_old_for_a_plugin_is_told(house):
+    with pytest.raises(InfrastructureError, match=r"pytest-xdist 9\.0 needs pytest>=7\.0, it has 6\.2\.5"):
+        texts_for(house, {"pytest": "6.2.5"}, "3.11.2")
+
+
+def test_a_probe_is_of_the_first_branch_in_which_a_test_counts():
+    from assize.benchmarks.programbench.byhand import first_scored
+
+    assert first_scored(SimpleNamespace(id="i", mask={"a": [], "b": ["t"], "c": ["t"]})) == "b"
+    with pytest.raises(UsageError, match="no test counts"):
+        first_scored(SimpleNamespace(id="i", mask={"a": []}))
 
 
 def test_only_what_was_in_force_is_claimed():
@@ -547,6 +648,22 @@ def test_the_pilots_study_is_complete(mode):
     assert section["terms"]["allocation"] == {"cpus": 16, "memory": "30g"}
     assert section["terms"]["seconds"] == {"compile": 900, "run_tests": 3600}
     assert "runtime/fetched/programbench.json" in section["ready"]
+    # A candidate that hangs everywhere still gets its grade: twice compile.sh's 15 minutes, twice each branch's hour.
+    tasks = read_record(PILOT, "programbench")["tasks"]
+    assert max(len(task["branches"]) for task in tasks.values()) == 13
+    assert section["minutes"] == 2 * 15 + 13 * 2 * 60 + 30
+    counted = sum(len(task["branches"]) for task in tasks.values()), sum(task["scored"] for task in tasks.values())
+    assert f"{counted[0]} test branches, {counted[1]:,} tests that count" in path.read_text()
+
+
+def test_minutes_can_be_set_and_otherwise_follow_the_limits():
+    path = ROOT / "config" / "studies" / "programbench-pilot.yaml"
+    config = load_config(path)
+    section = config["benchmarks"]["programbench"]
+    section |= {"instances": ["mfridman__tparse.2416b4b"], "seconds": {"compile": 50, "run_tests": 60}}
+    assert resolve(config, path)["benchmarks"]["programbench"]["minutes"] == 2 + 10 * 2 + 30
+    section["minutes"] = 45
+    assert resolve(config, path)["benchmarks"]["programbench"]["minutes"] == 45
 
 
 @pytest.mark.parametrize(

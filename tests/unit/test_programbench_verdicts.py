@@ -4,7 +4,16 @@ import pytest
 
 from assize.benchmarks.programbench import calibration
 from assize.benchmarks.programbench.scores import summary
-from assize.benchmarks.programbench.verdicts import Observed, Run, judge, root_files, signature, survey, tamper_flags
+from assize.benchmarks.programbench.verdicts import (
+    Observed,
+    Run,
+    is_candidates_doing,
+    judge,
+    root_files,
+    signature,
+    survey,
+    tamper_flags,
+)
 from assize.errors import GateClosed
 from assize.indictment import indict, read_rules
 from assize.signatures import failures
@@ -22,8 +31,10 @@ def case_of(name, status="passed", branch="a", **extra):
 PASSED = [case_of("t.one"), case_of("t.two"), case_of("t.ignored", "failure"), case_of("t.three", branch="b")]
 
 
-def result(tests=PASSED, error_code=None, branch_errors=None, warnings=(), details=None):
+def result(tests=PASSED, error_code=None, branch_errors=None, warnings=(), details=None, end=1):
+    """``end``: exit status of the step that failed, where one did."""
     return {
+        "log": [{"step": error_code.removesuffix("_failed"), "returncode": end}] if error_code else [],
         "test_results": list(tests),
         "error_code": error_code,
         "error_details": details,
@@ -66,7 +77,13 @@ def test_any_other_end_of_a_test_is_no_pass(status):
         ("compile_failed", [125], "build_failed", "compile.sh exited 125"),
         ("compile_failed", [137, 137], "build_failed", "compile.sh exited 137"),
         ("compile_failed", ["timed out", "timed out"], "build_timed_out", "compile.sh was ended for its time"),
-        ("compile_failed", ["container gone"] * 2, "build_failed", "compile.sh ended its container, twice"),
+        ("compile_failed", [125, 255], "build_failed", "compile.sh exited 255"),
+        (
+            "compile_failed",
+            ["container gone"] * 2,
+            "build_failed",
+            "compile.sh ended its container, or left one that does not start, twice",
+        ),
         ("copy_executable_failed", [0], "no_executable", "the build left no ./executable"),
         ("hash_executable_failed", [0], "no_executable", "./executable is a directory or a dead link"),
         ("clear_stale_executable_failed", [], "no_executable", "./executable is a directory"),
@@ -77,6 +94,59 @@ def test_a_build_that_failed_is_a_valid_zero(code, compile_runs, status, reason)
     body = judged(official, Observed(compile_runs=compile_runs), score=0.0)
     assert outcome(body) == ("fail", True, 0.0, status)
     assert (body["reason"], body["score"], body["detail"]["complete"]) == (reason, 0.0, False)
+
+
+MOMENTS = ("clear_stale_executable_failed", "copy_executable_failed", "hash_executable_failed")
+
+
+def stopped(code, end, changes=()):
+    official = result([*not_run("a"), *not_run("b")], error_code=code, end=end, details="said")
+    return judged(official, Observed(compile_runs=[0], changes=list(changes)), score=0.0)
+
+
+@pytest.mark.parametrize("end", [-1, 125, 126, 127, 137, 255])
+@pytest.mark.parametrize("code", MOMENTS)
+def test_a_step_that_the_engine_may_not_have_carried_out_is_no_score(code, end):
+    body = stopped(code, end)
+    assert outcome(body) == ("void", False, None, "infra")
+    assert body["reason"] == f"infra: {code}: said"
+    # Not even where the build installed something of its own.
+    assert outcome(stopped(code, end, ["/usr/local/lib/libown.so"])) == ("void", False, None, "infra")
+
+
+@pytest.mark.parametrize("code", MOMENTS)
+def test_a_step_of_which_nobody_knows_the_end_is_no_score(code):
+    official = result([*not_run("a"), *not_run("b")], error_code=code) | {"log": []}
+    assert outcome(judged(official, score=0.0)) == ("void", False, None, "infra")
+
+
+@pytest.mark.parametrize("path", ["/etc/profile", "/etc/ld.so.cache", "/root/.bash_profile", "/usr/lib/x/odd.pth"])
+def test_a_build_that_changes_what_every_step_reads_first_does_not_turn_its_failure_into_a_void(path):
+    assert outcome(stopped("copy_executable_failed", 127, [path])) == ("fail", True, 0.0, "no_executable")
+
+
+@pytest.mark.parametrize(
+    ("end", "changes", "expected"),
+    [
+        (1, [], False),
+        (1, ["/tmp/x", "/usr/lib/__pycache__/x.pyc"], False),
+        (1, ["/usr/lib/python3.11/json/decoder.py"], True),
+        (-1, ["/usr/lib/python3.11/json/decoder.py"], False),
+        (-1, ["/etc/profile"], True),
+        (137, ["/usr/lib/python3/dist-packages/sitecustomize.py"], True),
+    ],
+)
+def test_a_later_step_that_fails_is_the_candidates_where_its_changes_can_be_why(end, changes, expected):
+    assert is_candidates_doing(end, Observed(changes=changes)) is expected
+
+
+def test_a_build_that_replaces_what_its_tests_run_with_is_a_valid_zero():
+    official = result([*not_run("a"), *not_run("b")], error_code="tools_replaced", details="the build replaced /x")
+    paths = ["/usr/bin/python3"]
+    body = judged(official, Observed(compile_runs=[0], changes=paths, replaced=paths), score=0.0)
+    assert outcome(body) == ("fail", True, 0.0, "tools_replaced")
+    assert (body["reason"], body["score"]) == ("the build replaced /x", 0.0)
+    assert body["tamper"] == ["replaced:/usr/bin/python3", "changed:/usr/bin/python3"]
 
 
 @pytest.mark.parametrize("code", ["wipe_workspace_failed", "seed_git_failed", "a_step_of_the_future_failed"])
@@ -225,6 +295,64 @@ def test_tamper_flags_name_what_runs_after_the_candidate():
     assert outcome(body) == ("pass", True, 1.0, "resolved")
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/tmp/programbench-grader-plugins/conftest.py",
+        "/tmp/programbench-grader-plugins/json/__init__.py",
+        "/tmp/programbench-grader-plugins",
+        "/conftest.py",
+        "/pytest.ini",
+        "/.pytest.ini",
+        "/pytest.toml",
+        "/.pytest.toml",
+        "/tox.ini",
+        "/setup.cfg",
+        "/pyproject.toml",
+    ],
+)
+def test_what_pytest_finds_above_the_submission_is_flagged(path):
+    assert tamper_flags(Observed(changes=["/tmp/x", path])) == [f"changed:{path}"]
+
+
+def test_survivors_are_flagged_even_where_they_could_not_be_counted():
+    assert tamper_flags(Observed(survivors=2)) == ["survivors:2"]
+    assert tamper_flags(Observed(survivors=None)) == ["survivors:uncounted"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pytest.toml",
+        ".pytest.toml",
+        ".pytest.ini",
+        "sitecustomize.py",
+        "pytest.py",
+        "pytest/__init__.py",
+        "_pytest/__init__.py",
+        "pluggy.py",
+        "xdist.so",
+        "json.py",
+        "random.pyc",
+        "re/__init__.py",
+        "_json.cpython-311-x86_64-linux-gnu.so",
+        "pytest_rerunfailures.py",
+        "evil-1.0.dist-info/entry_points.txt",
+        "evil.egg-info/entry_points.txt",
+    ],
+)
+def test_what_python_at_the_root_would_take_for_its_own_is_flagged(name):
+    assert root_files([f"./{name}"]) == [name]
+    assert root_files([f"src/{name}"]) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["main.py", "json.c", "json/parse.c", "tool/__init__.py", "test.sh", "re.pyx", "pytest"]
+)
+def test_a_programs_own_files_are_not_flagged(name):
+    assert root_files([name]) == []
+
+
 def test_files_at_the_root_that_pytest_would_read():
     names = ["./conftest.py", "src/conftest.py", "pyproject.toml", "eval/tests/test_x.py", "eval/", "main.c", "tox.ini"]
     assert root_files(names) == ["conftest.py", "pyproject.toml", "tox.ini", "eval/**"]
@@ -232,10 +360,10 @@ def test_files_at_the_root_that_pytest_would_read():
 
 
 def test_a_reference_passes_the_gate_only_without_any_oddity():
-    assert calibration.findings(judged(), 0.9) == {"passed": True, "reasons": [], "flags": []}
+    assert calibration.findings(judged(), 0.9) == {"passed": True, "reasons": [], "flags": ["oracle_exposed"]}
     assert calibration.clean_branches(judged()) == ["a", "b"]
     short = calibration.findings(judged(result([case_of("t.one", "failure"), *PASSED[1:]])), 0.9)
-    assert (short["passed"], short["flags"]) == (False, ["reference_fails:1"])
+    assert (short["passed"], short["flags"]) == (False, ["reference_fails:1", "oracle_exposed"])
     assert short["reasons"] == ["the reference passes 2 of 3 tests, below 0.9"]
     assert calibration.findings(judged(result([case_of("t.one", "failure"), *PASSED[1:]])), 0.6)["passed"]
 
@@ -265,8 +393,16 @@ IDENTITY = {
     "blobs": "b",
     "image_digest": "i",
     "wheelhouse": "w",
+    "packages": {"pytest": "8.3.5"},
     "seconds": {"compile": 9},
+    "resource_mode": "container",
+    "cpus": 16,
+    "memory_mb": 30720,
 }
+
+
+def test_the_gate_asks_for_all_that_it_can_name():
+    assert set(IDENTITY) == set(calibration.SAME)
 
 
 def test_the_gate_opens_for_what_was_calibrated_and_for_nothing_else():

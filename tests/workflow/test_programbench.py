@@ -78,6 +78,9 @@ def test_every_condition_of_the_local_study_ends_in_its_status(local):
     assert counts["compile-hang"] == (0, 2, 0)
     assert counts["root-pyproject"] == (0, 0, 2)
     assert census["indicted"] is False
+    # Told of each task, once; it withholds nothing.
+    assert census["oracle_exposed"] == [f"programbench/{instance}" for instance in (LINES, REPAIRED)]
+    assert {grade["oracle_exposed"] for grade in grades.values()} == {True}
     assert leftovers("programbench-local") == []
     # A second run has nothing to do.
     assert project.jobs("--configfile", "config/studies/programbench-local.yaml") == {}
@@ -172,9 +175,14 @@ def left_by(account) -> list[str]:
     """What evaluators and solvers of the study left in the account's store, and in the node's temporary folder."""
     mine = "--filter label=assize.study=programbench-slurm"
     ids = account.run(f"podman ps --all --quiet {mine}; podman images --quiet {mine}").stdout.split()
-    uid = int(account.run("id -u").stdout)
-    folders = Path(f"/tmp/assize-evaluator-{uid}").glob("*")
+    folders = temporary_folder(account).glob("*")
     return ids + [str(path) for path in folders if path.suffix != ".lock"]
+
+
+def temporary_folder(account) -> Path:
+    """Where evaluators of the account keep their temporary files, as they themselves say."""
+    place = "import sys; sys.path.insert(0, 'scripts'); from assize.resources import own_folder; print(own_folder())"
+    return Path(account.run(f'python -c "{place}"').stdout.strip())
 
 
 @pytest.mark.usefixtures("whole_cluster")
@@ -214,6 +222,11 @@ class TestOnSlurm:
         snapshot = json.loads((results / f"episodes/programbench/agent/{LINES}/1/snapshot.json").read_text())
         assert len(snapshot["detail"]["commit"]) == 40
         assert left_by(ordinary) == []
+        # It would have been seen.
+        planted = temporary_folder(ordinary) / "planted"
+        planted.mkdir()
+        assert left_by(ordinary) == [str(planted)]
+        planted.rmdir()
 
     def test_what_a_cancelled_grade_left_is_swept_by_the_next(self, ordinary):
         grade = f"results/programbench-slurm/episodes/programbench/compile-hang/{REPAIRED}/1/grade.json"

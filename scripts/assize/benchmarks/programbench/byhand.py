@@ -6,6 +6,7 @@ They judge as the workflow does, by the same court; what a study's terms say is 
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 from assize import resources
 from assize.adapter import hash_evidence, remove_tree, utc, void
@@ -13,7 +14,7 @@ from assize.benchmarks.programbench import bench, calibration, freezing, officia
 from assize.benchmarks.programbench.benchmark import ProgramBench
 from assize.benchmarks.programbench.court import SECONDS, Court, evaluate
 from assize.benchmarks.programbench.engine import find_engine, find_images, sweep
-from assize.benchmarks.programbench.manifest import OFFICIAL_IMAGES, PILOT, build, open_task, read_manifest
+from assize.benchmarks.programbench.manifest import OFFICIAL_IMAGES, PILOT, build, entry_of, open_task, read_manifest
 from assize.benchmarks.programbench.verbs import add_options, download_blobs
 from assize.benchmarks.programbench.wheelhouse import verify
 from assize.cli import Parser, amount_of_memory, log
@@ -158,13 +159,21 @@ def _evaluate_all(arguments, court: Court, instances: list[str], repetitions: in
             log(f"reference of {instance}, repetition {repetition} of {repetitions}")
             try:
                 task = court.task(instance)
-                branches = task.branches[:1] if first_branch else None
+                branches = [first_scored(task)] if first_branch else None
                 body = evaluate(court, task, None, set(), evidence, branches)
                 entry = calibration.record(body, calibration.MINIMUM)
             except (InfrastructureError, OSError) as error:
                 entry = {"passed": False, "reasons": [f"infra: {error}"], "flags": [], "detail": {}}
             found[instance].append(entry)
     return found
+
+
+def first_scored(task) -> str:
+    """The first active branch in which a test counts: some tasks have one in which none does. Pure."""
+    for branch, tests in task.mask.items():
+        if tests:
+            return branch
+    raise UsageError("no_tests", f"{task.id}: no test counts in any active branch", "a probe needs one that does")
 
 
 def _report(arguments, court: Court, tasks: dict, repetitions: int) -> dict:
@@ -184,6 +193,8 @@ def _report(arguments, court: Court, tasks: dict, repetitions: int) -> dict:
         "repetitions": repetitions,
         "official": court.official.as_json(),
         "resource_mode": court.resource_mode,
+        "cpus": court.cpus,
+        "memory_mb": court.memory_mb,
         "slurm": resources.slurm_allocation(),
         "command": resources.command_line(),
         "tasks": tasks,
@@ -215,9 +226,10 @@ def probe(arguments) -> dict:
 
 
 def _solvers_side(arguments):
-    """(engine, local image) of a task: all that a solver's container is made of."""
-    task = open_task(read_manifest(arguments.manifest), _tasks(arguments), arguments.instance_id)
+    """(engine, local image) of a task: all that a solver's container is made of. Its tests are not opened."""
+    entry = entry_of(read_manifest(arguments.manifest), arguments.instance_id)
     engine = find_engine(arguments.engine)
+    task = SimpleNamespace(id=arguments.instance_id, image=entry["image"], image_digest=entry["image_digest"])
     return engine, find_images(engine, [task])[task.id]
 
 
@@ -275,7 +287,8 @@ def grade(arguments) -> dict:
     if report["manifest"] != digest(court.manifest):
         raise GateClosed("other_calibration", f"{arguments.calibration}: of another manifest", "calibrate again")
     task = court.task(arguments.instance_id)
-    clean = calibration.require([record["detail"] for record in report["tasks"][task.id]], court.identity(task))
+    records = report["tasks"][task.id]
+    clean = calibration.require([record["detail"] for record in records], court.identity(task))
     submission, output = Path(arguments.submission), Path(arguments.output_dir)
     if not submission.is_file():
         raise UsageError("missing_submission", f"--submission {submission}: no such file")
@@ -315,7 +328,7 @@ def grade_record(court: Court, task, submission: Path, report: dict, body: dict,
         "tamper": [],
         "flags": [],
         "detail": {},
-        "oracle_exposed": False,
+        "oracle_exposed": any(calibration.ORACLE_EXPOSED in record["flags"] for record in report["tasks"][task.id]),
         **body,
         "provenance": {
             "terms": terms,

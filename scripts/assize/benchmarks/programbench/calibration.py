@@ -7,6 +7,8 @@ from assize.errors import GateClosed
 
 DEFAULT_REPETITIONS = 2
 MINIMUM = 0.9
+# Official test branches run the candidate's executable as root, beside the tests and what they expect of it.
+ORACLE_EXPOSED = "oracle_exposed"
 
 
 def findings(body: dict, minimum: float) -> dict:
@@ -33,7 +35,8 @@ def findings(body: dict, minimum: float) -> dict:
     if fraction < minimum:
         reasons.append(f"the reference passes {detail['passed']} of {detail['scored']} tests, below {minimum:g}")
     failed = detail["scored"] - detail["passed"]
-    return {"passed": not reasons, "reasons": reasons, "flags": [f"reference_fails:{failed}"] if failed else []}
+    flags = [f"reference_fails:{failed}"] if failed else []
+    return {"passed": not reasons, "reasons": reasons, "flags": [*flags, ORACLE_EXPOSED]}
 
 
 def clean_branches(body: dict) -> list[str]:
@@ -52,7 +55,11 @@ SAME = {
     "blobs": "the tests' blobs",
     "image_digest": "the image",
     "wheelhouse": "the evaluator's wheelhouse",
+    "packages": "the packages of the image's Python",
     "seconds": "the time limits",
+    "resource_mode": "the resource mode",
+    "cpus": "the CPUs of the allocation",
+    "memory_mb": "the memory of the allocation",
 }
 
 

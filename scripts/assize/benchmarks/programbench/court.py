@@ -13,6 +13,8 @@ from assize.benchmarks.programbench.engine import Engine, find_images, labels, s
 from assize.benchmarks.programbench.manifest import OFFICIAL_IMAGES, Task, check_blobs, open_task
 from assize.benchmarks.programbench.official import Official, open_official
 from assize.benchmarks.programbench.submission import check_archive
+from assize.benchmarks.programbench.tools import Brought, look
+from assize.benchmarks.programbench.wheelhouse import LOCK, read_lock, texts_for
 from assize.cli import log
 from assize.errors import AssizeError, InfrastructureError
 from assize.records import digest, sha256_file, write_atomic
@@ -21,7 +23,7 @@ from assize.resources import one_evaluator
 # Steps of upstream whose time limit a study may set, and upstream's own, in seconds.
 SECONDS = {"compile": 900, "run_tests": 3600}
 # Ends of compile.sh after which it runs once more: they may be the node's doing.
-DOUBTFUL = (137, "timed out", "container gone")
+DOUBTFUL = (125, 126, 137, 255, "timed out", "container gone")
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Court:
     seconds: dict[str, int] = field(default_factory=dict)
     # Instance -> its local image, looked up once: what runs is its id.
     images: dict[str, dict] = field(default_factory=dict, repr=False)
+    # The id of an image -> what it brings, asked once.
+    looks: dict[str, Brought] = field(default_factory=dict, repr=False)
 
     def task(self, instance: str) -> Task:
         return open_task(self.manifest, self.tasks, instance)
@@ -59,6 +63,14 @@ class Court:
             self.images.update(find_images(self.engine, [task]))
         return self.images[task.id]
 
+    def brought(self, task: Task) -> Brought:
+        """What the task's image has of its own; InfrastructureError if it has no bash or no python3 that works."""
+        image = self.image(task)["id"]
+        if image not in self.looks:
+            names = [release.name for release in read_lock(LOCK.read_text())]
+            self.looks[image] = look(self.engine, image, names)
+        return self.looks[image]
+
     def identity(self, task: Task) -> dict:
         """What a calibration and the grades behind it must have in common."""
         return {
@@ -67,7 +79,11 @@ class Court:
             "blobs": digest(check_blobs(task, self.blobs)),
             "image_digest": self.image(task)["digest"],
             "wheelhouse": self.fingerprint,
+            "packages": self.brought(task).installed,
             "seconds": SECONDS | self.seconds,
+            "resource_mode": self.resource_mode,
+            "cpus": self.cpus,
+            "memory_mb": self.memory_mb,
         }
 
     def claims(self, task: Task) -> dict:
@@ -154,13 +170,19 @@ def _run(court: Court, task: Task, image: dict, archive: Path, evidence: Path, b
     """(official result, observed): compile.sh is run once more where the node may have ended it."""
     from assize.benchmarks.programbench.evaluator import CourtEvaluator, Settings
 
+    brought, texts = court.brought(task), ("", "")
+    if court.wheelhouse:
+        texts = texts_for(court.wheelhouse, brought.installed, brought.python)
     settings = Settings(
         engine=court.engine,
         image=image["id"],
         labels=labels(court.study),
         workers=court.cpus,
+        brought=brought,
         engine_limits=court.engine_limits,
         wheelhouse=court.wheelhouse.path if court.wheelhouse else None,
+        install=texts[0],
+        constraints=texts[1],
         seconds=court.seconds,
     )
     chosen = branches or task.branches

@@ -5,7 +5,9 @@ in which order and with which commands stays upstream's; each override says what
 """
 
 import re
+import shlex
 import subprocess
+import tarfile
 import threading
 import time
 import uuid
@@ -18,7 +20,15 @@ from programbench.eval import eval as upstream
 from programbench.exceptions import EmptyTestResultError, EvalStepError, XmlParseError
 
 from assize.benchmarks.programbench.engine import ABSENT, Engine
-from assize.benchmarks.programbench.verdicts import HARNESS_WORDS, Observed, Run, root_files
+from assize.benchmarks.programbench.tools import Brought, changed_paths, read_diff, replaced
+from assize.benchmarks.programbench.verdicts import (
+    DOUBTFUL,
+    HARNESS_WORDS,
+    Observed,
+    Run,
+    is_candidates_doing,
+    root_files,
+)
 from assize.errors import InfrastructureError
 
 REFERENCE = "/opt/assize-reference-executable"
@@ -26,10 +36,12 @@ REFERENCE_BUILD = f"#!/bin/sh\nmv {REFERENCE} ./executable\n"
 # Bytes of stdout, and of stderr, that are kept of a command: half from its start, half from its end.
 MOST_OUTPUT = 16 << 20
 MOST_RESULTS = 256 << 20
-# Exit statuses of ``exec`` that may be the engine's own, or the end of the container.
-DOUBTFUL = (125, 126, 127, 137, 255)
 # The build ran as root: no settings of pip's that it may have left.
 OWN_PIP = "PIP_CONFIG_FILE=/dev/null PIP_BREAK_SYSTEM_PACKAGES=1 PIP_ROOT_USER_ACTION=ignore"
+# In the container: what is installed from the wheelhouse, and the versions that are then in force.
+INSTALL, CONSTRAINTS = "install.txt", "in-force.txt"
+# What upstream's DNS step changes while compile.sh runs.
+UPSTREAMS_OWN = ("/etc/resolv.conf", "/etc/resolv.conf.programbench-build-bak")
 PLUGINS = "pytest, pytest_rerunfailures, pytest_timeout, xdist"
 # What was installed by hash need not be imported, only be where this Python looks.
 FIND_PLUGINS = (
@@ -46,16 +58,21 @@ class ContainerGone(InfrastructureError):
 class Settings:
     """What holds for every container of one evaluation.
 
-    ``engine_limits``: ``cpus`` and ``memory_mb`` for the engine, or None: then nothing is asked of it. ``workers``: of
-    a test branch. ``seconds``: upstream's step -> its time limit, where it is not upstream's own.
+    ``brought``: what the image brings. ``install`` and ``constraints``: for pip, what the wheelhouse adds to that, and
+    the versions that are then in force. ``engine_limits``: ``cpus`` and ``memory_mb`` for the engine, or None: then
+    nothing is asked of it. ``workers``: of a test branch. ``seconds``: upstream's step -> its time limit, where it is
+    not upstream's own.
     """
 
     engine: Engine
     image: str
     labels: dict[str, str]
     workers: int
+    brought: Brought
     engine_limits: dict | None = None
     wheelhouse: Path | None = None
+    install: str = ""
+    constraints: str = ""
     seconds: dict[str, int] = field(default_factory=dict)
 
 
@@ -67,6 +84,8 @@ class EvaluatorContainer(ContainerEnvironment):
         self.cwd, self.executable, self.default_timeout = cwd, settings.engine.name, timeout
         self.settings = settings
         self.torn_down = False
+        # Whether what is in the container still is the image's: the build may have put anything in its place.
+        self.trusted = True
         self._name = f"assize-{uuid.uuid4().hex[:16]}"
         options = ["--init", "--name", self._name, "--pull", "never", "--network", "none", "--workdir", cwd]
         if settings.engine.name == "podman":
@@ -93,29 +112,83 @@ class EvaluatorContainer(ContainerEnvironment):
             teardown = "kill -KILL -1 2>/dev/null; sleep 0.2; kill -KILL -1 2>/dev/null; true"
             self.settings.engine.call("exec", self.container_id, "bash", "-c", teardown, check=False, timeout=60)
             return {"output": output, "returncode": -1, "exception_info": f"Command timed out after {timeout}s"}
-        if returncode in DOUBTFUL and not self.torn_down:
-            self._check_alive(output)
+        if returncode and not self.torn_down:
+            self._check_alive(returncode, output)
         return {"output": output, "returncode": returncode, "exception_info": ""}
 
-    def _check_alive(self, output: str) -> None:
+    def _check_alive(self, returncode: int, output: str) -> None:
+        """An engine that fails ends with an exit status too, and not every engine with one of its own."""
         engine = self.settings.engine
-        state = engine.call("inspect", "--format", "{{.State.Running}}", self.container_id, check=False)
-        if state.stdout.strip() != "true":
+        if not self._runs():
             # What upstream still tries in it, to clean up, fails as it may.
             self.torn_down = True
             raise ContainerGone("container_gone", f"the container ended under a command: {output.strip()[-300:]}")
-        if engine.call("exec", self.container_id, "true", check=False).returncode == 125:
+        if not (returncode in DOUBTFUL and self.trusted):
+            return
+        if engine.call("exec", self.container_id, "true", check=False).returncode in (125, 255):
             raise InfrastructureError("engine_failed", f"{engine.name} exec: {output.strip()[-300:]}")
+
+    def _runs(self) -> bool:
+        engine = self.settings.engine
+        state = engine.call("inspect", "--format", "{{.State.Running}}", self.container_id, check=False)
+        return state.stdout.strip() == "true"
+
+    def end_all(self) -> int | None:
+        """End every process in the container, by its kernel; its files stay.
+
+        Returns
+        -------
+        How many there were beside the container's own, or None where that cannot be told.
+
+        Raises
+        ------
+        InfrastructureError : the container cannot be ended.
+        """
+        looked, seen = run_bounded([self.executable, "exec", self.container_id, "bash", "-c", LOOK_AROUND], 60)
+        engine = self.settings.engine
+        # With its first process a PID namespace ends, and nothing in it can outlive that.
+        engine.call("stop", "-t", "0", self.container_id, check=False)
+        self.torn_down = True
+        if self._runs():
+            raise InfrastructureError("build_alive", f"{engine.name}: the build's container cannot be ended")
+        return count_survivors(seen) if looked == 0 else None
+
+    def start_again(self) -> None:
+        """ContainerGone where it does not start as the build left it."""
+        done = self.settings.engine.call("start", self.container_id, check=False, timeout=DOCKER_RUN_TIMEOUT)
+        if done.returncode or not self._runs():
+            raise ContainerGone("container_gone", f"the container does not start again: {done.stderr.strip()[-300:]}")
+        self.torn_down = False
 
     def commit(self, image_ref: str) -> str:
         changes = [part for key, value in self.settings.labels.items() for part in ("--change", f"LABEL {key}={value}")]
         self.settings.engine.call("commit", *changes, self.container_id, image_ref, timeout=DOCKER_RUN_TIMEOUT)
         return image_ref
 
-    def changes(self) -> list[str]:
-        """Paths that differ from the image, as the engine sees them from outside."""
-        done = self.settings.engine.call("diff", self.container_id, timeout=DOCKER_RUN_TIMEOUT)
-        return changed_paths(done.stdout)
+    def changes(self) -> list[tuple[str, str]]:
+        """(kind, path) of what differs from the image, as the engine sees it from outside."""
+        return read_diff(self.settings.engine.call("diff", self.container_id, timeout=DOCKER_RUN_TIMEOUT).stdout)
+
+    def no_folders(self, paths: list[str]) -> list[str]:
+        """Those of the paths that are no folders in the container, as the engine's archive of it has them."""
+        process = subprocess.Popen([self.executable, "export", self.container_id], stdout=subprocess.PIPE)
+        deadline = threading.Timer(DOCKER_RUN_TIMEOUT, process.kill)
+        deadline.start()
+        try:
+            with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
+                folders = {f"/{member.name.removeprefix('./').strip('/')}" for member in archive if member.isdir()}
+            while process.stdout.read(1 << 20):
+                pass
+            returncode = process.wait()
+        except (tarfile.TarError, OSError) as error:
+            returncode = error
+        finally:
+            deadline.cancel()
+            process.kill()
+            process.wait()
+        if returncode:
+            raise InfrastructureError("engine_failed", f"{self.executable} export: {returncode}")
+        return [path for path in paths if path not in folders]
 
     def cleanup(self) -> None:
         """Upstream stops a container before it removes it; nothing in it is worth the wait."""
@@ -125,12 +198,19 @@ class EvaluatorContainer(ContainerEnvironment):
             self.container_id = None
 
 
-def changed_paths(text: str) -> list[str]:
-    """The paths of an engine's ``diff``, without the folders that changed only because something in them did. Pure."""
-    lines = [line.split(" ", 1) for line in text.splitlines() if line[:2] in ("A ", "C ", "D ")]
-    paths = sorted(path for _, path in lines)
-    parents = {parent.as_posix() for path in paths for parent in Path(path).parents}
-    return [path for path in paths if path not in parents]
+def count_survivors(seen: str) -> int:
+    """Processes beside the container's own, from what LOOK_AROUND prints. Pure.
+
+    Its own are its init, init's oldest child and the shell that looks; what ended between two glances lived at one.
+    """
+    shell, *lines = seen.splitlines() or [""]
+    alive = {}
+    for line in lines:
+        pid, state, parent = (line.split() + ["", "", ""])[:3]
+        if pid.isdigit() and state != "Z":
+            alive[int(pid)] = parent or alive.get(int(pid), "")
+    children = [pid for pid, parent in alive.items() if parent == "1"]
+    return len(alive.keys() - {1, int(shell) if shell.isdigit() else 1, min(children, default=1)})
 
 
 def run_bounded(arguments: list[str], timeout: float) -> tuple[int | None, str]:
@@ -210,7 +290,7 @@ class CourtEvaluator(upstream.Evaluator):
                 "PIP_CONFIG_FILE": "/dev/null",
                 "PIP_NO_INDEX": "1",
                 "PIP_FIND_LINKS": self.wheelhouse,
-                "PIP_CONSTRAINT": f"{self.wheelhouse}/constraints.txt",
+                "PIP_CONSTRAINT": f"{self.wheelhouse}/{CONSTRAINTS}",
                 "PIP_BREAK_SYSTEM_PACKAGES": "1",
                 "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             }
@@ -234,27 +314,58 @@ class CourtEvaluator(upstream.Evaluator):
         timeout = self.settings.seconds.get(step_name, timeout)
         if step_name == "compile":
             return self._compile_step(command, env, log_buf, timeout)
-        if step_name == "install_rerunfailures":
-            self._after_compile(env, log_buf)
-            command = f"{OWN_PIP} {command}" if self.settings.wheelhouse else command
-        done = super()._run_step(command, env=env, log_buf=log_buf, step_name=step_name, timeout=timeout, **options)
+        if step_name == "install_rerunfailures" and self.settings.wheelhouse:
+            self._install_wheelhouse(env, log_buf)
+            command = f"{OWN_PIP} {command}"
+        try:
+            done = super()._run_step(command, env=env, log_buf=log_buf, step_name=step_name, timeout=timeout, **options)
+        finally:
+            if step_name != "run_tests" and log_buf and log_buf[-1]["step"] == step_name:
+                self._check_stalled(log_buf[-1])
         if step_name == "install_rerunfailures":
             self._check_plugins(done, env, log_buf)
         return done
 
+    def _check_stalled(self, entry: dict) -> None:
+        """A step of a moment that found no end: to the steps behind it, its container would only seem empty."""
+        if entry["returncode"] == -1 and not is_candidates_doing(-1, self.observed):
+            raise InfrastructureError("step_stalled", f"{entry['step']}: {entry['exception_info']}")
+
     def _compile_step(self, command: str, env: EvaluatorContainer, log_buf: list, timeout: int) -> dict:
+        env.trusted = False
         try:
             done = super()._run_step(command, env=env, log_buf=log_buf, step_name="compile", timeout=timeout)
-            self.observed.compile_runs.append(0)
-            return done
+            self._end_build(env)
         except EvalStepError:
+            # What upstream still tries in it, to clean up, fails as it may.
+            env.torn_down = True
             end = log_buf[-1]["returncode"]
             self.observed.compile_runs.append("timed out" if end == -1 else end)
             raise
         except ContainerGone as error:
             # Whether the candidate or the node ended it, a second run shows.
+            env.torn_down = True
             self.observed.compile_runs.append("container gone")
             raise EvalStepError("compile_failed", error.message) from None
+        self.observed.compile_runs.append(0)
+        env.trusted = True
+        return done
+
+    def _end_build(self, env: EvaluatorContainer) -> None:
+        """End what the build left running, see what it changed, by the engine's word, and go on only with the image's
+        own tools: nothing of the candidate's runs again before they have been looked at."""
+        self.observed.survivors = env.end_all()
+        changes, workspace = env.changes(), f"{upstream.WORKSPACE_DIR}/"
+        outside = [path for path in changed_paths(changes) if not f"{path}/".startswith(workspace)]
+        self.observed.changes = [path for path in outside if path not in UPSTREAMS_OWN]
+        inside = [path.removeprefix(workspace) for kind, path in changes if kind != "D" and path.startswith(workspace)]
+        self.observed.root_files = root_files(inside)
+        hits, doubtful = replaced(changes, self.settings.brought)
+        self.observed.replaced = sorted({*hits, *(env.no_folders(doubtful) if doubtful else ())})
+        if self.observed.replaced:
+            shown = ", ".join(self.observed.replaced[:5])
+            raise EvalStepError("tools_replaced", f"the build replaced what its tests run with: {shown}")
+        env.start_again()
 
     def _compile_executable(self, env: EvaluatorContainer, log_buf: list) -> None:
         # Upstream's DNS step copies this file, which an image may not have; without a network the engine makes none.
@@ -273,40 +384,41 @@ class CourtEvaluator(upstream.Evaluator):
         )
         if done["returncode"]:
             message = f"{name}: {(done['output'] or done['exception_info']).strip()[-500:]}"
+            self._check_steered(done, message)
             raise InfrastructureError(f"{name}_failed", message)
         return done
 
-    def _after_compile(self, env: EvaluatorContainer, log_buf: list) -> None:
-        """Before pip runs: end what the build left running, and see what it changed, by the engine's word. Then the
-        wheelhouse, into this container."""
-        done = self._step(END_SURVIVORS, env, log_buf, "end_survivors")
-        self.observed.survivors = int((re.findall(r"survivors (\d+)", done["output"]) or [0])[-1])
-        own = (self._stashed_executable, REFERENCE, "/etc/resolv.conf")
-        changed = [path for path in env.changes() if path not in own]
-        workspace = f"{upstream.WORKSPACE_DIR}/"
-        self.observed.changes = [path for path in changed if not path.startswith(workspace)]
-        inside = [path.removeprefix(workspace) for path in changed if path.startswith(workspace)]
-        self.observed.root_files = sorted({*self.observed.root_files, *root_files(inside)})
-        if self.settings.wheelhouse:
-            engine = self.settings.engine
-            engine.call("cp", str(self.settings.wheelhouse), f"{env.container_id}:{self.wheelhouse}")
-            pip = "pip3 install --quiet --no-index --disable-pip-version-check --no-cache-dir"
-            self._step(
-                f"cd / && {OWN_PIP} {pip} --find-links {self.wheelhouse}"
-                f" --require-hashes --requirement {self.wheelhouse}/requirements.txt && {FIND_PLUGINS}",
-                env,
-                log_buf,
-                "install_wheelhouse",
-                timeout=300,
-            )
+    def _check_steered(self, done: dict, message: str) -> None:
+        """A step that fails where the build changed the system is the candidate's failure, and no void to hide in."""
+        if is_candidates_doing(done["returncode"], self.observed) and "No space left" not in done["output"]:
+            raise EvalStepError("tools_replaced", f"what the build changed breaks the evaluation: {message}")
+
+    def _install_wheelhouse(self, env: EvaluatorContainer, log_buf: list) -> None:
+        """The plugins, and what the image lacks of what they need: all else stays as the image has it."""
+        self.settings.engine.call("cp", str(self.settings.wheelhouse), f"{env.container_id}:{self.wheelhouse}")
+        pip = "pip3 install --quiet --no-index --disable-pip-version-check --no-cache-dir"
+        texts = {INSTALL: self.settings.install, CONSTRAINTS: self.settings.constraints}
+        written = " && ".join(
+            f"printf %s {shlex.quote(text)} >{self.wheelhouse}/{name}" for name, text in texts.items()
+        )
+        self._step(
+            f"cd / && {written} && {OWN_PIP} {pip} --find-links {self.wheelhouse}"
+            f" --require-hashes --requirement {self.wheelhouse}/{INSTALL} && {FIND_PLUGINS}",
+            env,
+            log_buf,
+            "install_wheelhouse",
+            timeout=300,
+        )
 
     def _check_plugins(self, installed: dict, env: EvaluatorContainer, log_buf: list) -> None:
         """Upstream accepts that pytest-rerunfailures is missing; then a correct submission can score 0."""
         if installed["returncode"]:
             output = (installed["output"] or installed["exception_info"]).strip()[-500:]
+            message = f"pytest-rerunfailures cannot be installed in the evaluator: {output}"
+            self._check_steered(installed, message)
             raise InfrastructureError(
                 "plugins_missing",
-                f"pytest-rerunfailures cannot be installed in the evaluator: {output}",
+                message,
                 "build the evaluator's wheelhouse (scripts/evaluator_wheelhouse.py) and name it",
             )
         if not self.settings.wheelhouse:
@@ -373,23 +485,15 @@ def read_bounded(path: Path, most: int) -> tuple[str, int]:
     return path.read_bytes().decode("utf-8", "replace"), 0
 
 
-# All but the container's init, its sleep (init's oldest child) and this shell; again, for those that fork meanwhile.
-END_SURVIVORS = """own= survivors=0
+# Every process, looked at again and again: what forks and ends is at another place each time. Who looks comes first.
+LOOK_AROUND = """echo $$
 for again in 0 1 2 3; do
   for process in /proc/[0-9]*; do
-    pid=${process#/proc/}
-    read -r line <"$process/stat" 2>/dev/null || continue
-    set -- ${line##*) }
-    [ "$1" != Z ] || continue
-    if [ $again = 0 ]; then
-      [ "$2" != 1 ] || [ "${own:-$pid}" -lt "$pid" ] || own=$pid
-      continue
-    fi
-    case $pid in 1 | $$ | $own) continue ;; esac
-    kill -KILL "$pid" 2>/dev/null && survivors=$((survivors + 1))
+    line=
+    { read -r line <"$process/stat"; } 2>/dev/null
+    echo "${process#/proc/} ${line##*) }"
   done
 done
-echo "survivors $survivors"
 """
 
 # Memory bytes, CPU quota and period, of either version of cgroups: what assize.sandbox.container.check_limits takes.

@@ -157,6 +157,15 @@ def check_tasks(manifest: dict, tasks: Path) -> None:
         )
 
 
+def entry_of(manifest: dict, instance: str) -> dict:
+    """The manifest's entry of a task; UsageError if it has none."""
+    entry = manifest["tasks"].get(instance)
+    if entry is None:
+        allowed = ", ".join(manifest["tasks"])
+        raise UsageError("unknown_instance", f"no task {instance} in the manifest; it has {allowed}")
+    return entry
+
+
 def open_task(manifest: dict, tasks: Path, instance: str) -> Task:
     """A task whose files are those that the manifest froze, as are those of all others.
 
@@ -164,10 +173,7 @@ def open_task(manifest: dict, tasks: Path, instance: str) -> Task:
     ------
     UsageError : the manifest has no such task, or files differ.
     """
-    entry = manifest["tasks"].get(instance)
-    if entry is None:
-        allowed = ", ".join(manifest["tasks"])
-        raise UsageError("unknown_instance", f"no task {instance} in the manifest; it has {allowed}")
+    entry = entry_of(manifest, instance)
     check_tasks(manifest, tasks)
     folder = tasks / instance
     loaded = read_instance(folder)

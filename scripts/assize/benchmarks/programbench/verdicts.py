@@ -5,8 +5,11 @@ goes the body of a grade. The rules are the table "Valid zero or infrastructure"
 """
 
 import re
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
+
+from assize.benchmarks.programbench.tools import CACHES
 
 # Upstream's error codes of a step that the candidate alone decides, and the scoring status of that valid zero.
 CANDIDATE_STEPS = {
@@ -15,7 +18,11 @@ CANDIDATE_STEPS = {
     "hash_executable_failed": "no_executable",
     # ``rm -f ./executable`` fails on a directory of that name.
     "clear_stale_executable_failed": "no_executable",
+    # The adapter's own: the build changed what its tests would run with.
+    "tools_replaced": "tools_replaced",
 }
+# Ends of a command that may be the engine's own doing, or the end of the container; -1: it found no end in its time.
+DOUBTFUL = frozenset({-1, 125, 126, 127, 137, 255})
 NO_EXECUTABLE = {
     "copy_executable_failed": "the build left no ./executable",
     "hash_executable_failed": "./executable is a directory or a dead link",
@@ -57,15 +64,17 @@ class Observed:
     """What the adapter saw beside the official result.
 
     ``compile_runs``: how each run of compile.sh ended: exit status, "timed out", or "container gone".
-    ``survivors``: processes that the build left running. ``runs``: branch -> its runs. ``changes``: paths outside
-    /workspace that the build changed. ``root_files``: files of the candidate that pytest or Python would take for its
-    own settings.
+    ``survivors``: processes that the build left running; None where they could not be counted. ``runs``: branch -> its
+    runs. ``changes``: paths outside /workspace that the build changed. ``replaced``: those among them that the
+    evaluation would have run. ``root_files``: files of the candidate that pytest or Python would take for its own
+    settings.
     """
 
     compile_runs: list[int | str] = field(default_factory=list)
-    survivors: int = 0
+    survivors: int | None = 0
     runs: dict[str, list[Run]] = field(default_factory=dict)
     changes: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
     root_files: list[str] = field(default_factory=list)
 
 
@@ -210,19 +219,35 @@ def _stopped(result: dict, observed: Observed) -> dict:
     """Where upstream stopped before any test: the candidate's step failed, or one of the harness's."""
     code = result["error_code"]
     status = CANDIDATE_STEPS.get(code)
-    if status is None:
+    if status is None or (code in NO_EXECUTABLE and not _is_steps_own_end(result, code, observed)):
         details = (result["error_details"] or "").strip()[-300:]
         return _invalid("infra", f"infra: {code}: {details}")
-    reason = NO_EXECUTABLE.get(code)
+    reason = NO_EXECUTABLE.get(code) or result["error_details"]
     if code == "compile_failed":
         end = observed.compile_runs[-1] if observed.compile_runs else None
         if end == "timed out":
             status, reason = "build_timed_out", "compile.sh was ended for its time"
         elif end == "container gone":
-            reason = "compile.sh ended its container, twice"
+            reason = "compile.sh ended its container, or left one that does not start, twice"
         else:
             reason = f"compile.sh exited {end}"
     return {"verdict": "fail", "valid": True, "analysis_score": 0.0, "scoring_status": status, "reason": reason}
+
+
+def _is_steps_own_end(result: dict, code: str, observed: Observed) -> bool:
+    """Whether a step of a moment failed by itself, and not because engine or node did not carry it out."""
+    ends = [entry["returncode"] for entry in result["log"] if f"{entry['step']}_failed" == code]
+    return bool(ends) and (ends[-1] not in DOUBTFUL or is_candidates_doing(ends[-1], observed))
+
+
+def is_candidates_doing(returncode: int, observed: Observed) -> bool:
+    """Whether what the build changed outside /workspace can be why a step of the harness failed behind it. Pure.
+
+    A step that found no end, or not the engine's, is the candidate's only where the build changed what every shell and
+    every program reads first.
+    """
+    changed = system_changes(observed)
+    return any(STEERING.search(path) for path in changed) if returncode in DOUBTFUL else bool(changed)
 
 
 def _invalid(status: str, reason: str) -> dict:
@@ -305,39 +330,66 @@ SENSITIVE = re.compile(
     r"|^/(?:root|home/[^/]+)/\.(?:bash|profile|config/pip|pip|local/|pythonrc|gitconfig)"
     r"|^/opt/"
 )
-# A build that runs Python leaves these wherever it imports from.
-CACHES = re.compile(r"/__pycache__(?:/|$)|\.pyc$")
+# Of these, what every shell, every program or every Python reads before anything else.
+STEERING = re.compile(
+    r"^/etc/(?:profile|bash|environment|ld\.so)|^/root/\.(?:bash|profile)|/(?:site|user)customize\.py$|\.pth$"
+)
+# Where pytest looks for its settings: it walks up from its tests, through the submission, to the top.
+SETTINGS = r"conftest\.py|\.?pytest\.(?:ini|toml)|tox\.ini|setup\.cfg|pyproject\.toml"
+# Upstream puts this folder before all others on Python's path, and clears one file of it.
+ABOVE = re.compile(rf"^/(?:{SETTINGS})$|^/tmp/programbench-grader-plugins(?:/|$)")
 ROOT_FILES = re.compile(
-    r"^(?:conftest\.py|pytest\.ini|\.pytest\.ini|tox\.ini|setup\.cfg|pyproject\.toml|sitecustomize\.py|usercustomize\.py"
-    r"|pytest(?:\.py|/.*)|eval(?:/.*)?)$"
+    rf"^(?:{SETTINGS}|(?:site|user)customize\.py|pytest/.*|eval(?:/.*)?|[^/]+\.(?:dist|egg)-info/entry_points\.txt)$"
+)
+# A module or a package at the root: ``python3 -m pytest`` finds it before any other of its name.
+MODULE = re.compile(r"^(\w+)(?:\.pyc?|(?:\.[\w-]+)?\.so|/__init__\.(?:pyc?|(?:[\w-]+\.)?so))$")
+# Modules of the evaluator's wheelhouse.
+WHEELHOUSE_MODULES = frozenset(
+    [
+        *("_distutils_hack", "_pytest", "exceptiongroup", "execnet", "iniconfig", "libtmux", "packaging"),
+        *("pkg_resources", "pluggy", "py", "pygments", "pytest", "pytest_dependency", "pytest_rerunfailures"),
+        *("pytest_timeout", "setuptools", "tomli", "typing_extensions", "xdist"),
+    ]
 )
 
 
 def root_files(names) -> list[str]:
-    """Which paths of a submission, from its root, pytest or Python would take for settings, or belong to the tests."""
-    found = sorted({name for name in map(_normal, names) if ROOT_FILES.match(name)})
+    """Which paths of a submission, from its root, pytest or Python would take for settings or for modules of their own,
+    or belong to the tests."""
+    found = sorted({name for name in map(_normal, names) if ROOT_FILES.match(name) or _shadows(name)})
     # A whole tree at the tests' place is one sign, not a thousand.
     shown = [name for name in found if not name.startswith("eval")]
     return shown + (["eval/**"] if len(shown) < len(found) else [])
+
+
+def _shadows(name: str) -> bool:
+    module = MODULE.match(name)
+    return bool(module) and (module[1] in sys.stdlib_module_names or module[1] in WHEELHOUSE_MODULES)
 
 
 def _normal(name: str) -> str:
     return name.removeprefix("./").rstrip("/")
 
 
+def system_changes(observed: Observed) -> list[str]:
+    """What the build changed of what tests and adapter run or read after it. Pure."""
+    return [path for path in observed.changes if SENSITIVE.match(path) and not CACHES.search(path)]
+
+
 def tamper_flags(observed: Observed) -> list[str]:
     """Signs of tampering. They stand beside the score and never change it."""
-    outside = [path for path in observed.changes if SENSITIVE.match(path)]
-    cached = [path for path in outside if CACHES.search(path)]
-    changed = [path for path in outside if not CACHES.search(path)]
-    found = [f"root_file:{name}" for name in observed.root_files]
+    system = set(system_changes(observed))
+    changed = [path for path in observed.changes if path in system or ABOVE.match(path)]
+    cached = [path for path in observed.changes if SENSITIVE.match(path) and CACHES.search(path)]
+    found = [f"replaced:{path}" for path in observed.replaced]
+    found += [f"root_file:{name}" for name in observed.root_files]
     found += [f"changed:{path}" for path in changed[:MOST_CHANGES]]
     if len(changed) > MOST_CHANGES:
         found.append(f"changed: {len(changed) - MOST_CHANGES} more")
     if cached:
         found.append(f"changed: {len(cached)} Python caches")
-    if observed.survivors:
-        found.append(f"survivors:{observed.survivors}")
+    if observed.survivors != 0:
+        found.append(f"survivors:{'uncounted' if observed.survivors is None else observed.survivors}")
     return found
 
 

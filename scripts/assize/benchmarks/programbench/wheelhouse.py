@@ -27,6 +27,8 @@ CONSTRAINTS = "constraints.txt"
 # Published as an sdist alone: its wheel is built here, with the setuptools that the lock pins.
 BUILT = "pytest-dependency"
 BUILDER = "setuptools"
+# What is installed in any image, at the lock's versions. The rest is what these need, for images that lack it.
+PLUGINS = ("execnet", "libtmux", "pytest-dependency", "pytest-rerunfailures", "pytest-timeout", "pytest-xdist")
 # The oldest Python of an image. Wheels that fit it on any platform fit every later one.
 OLDEST_PYTHON = "3.10"
 # 1980-01-01, the earliest time that a zip archive can state.
@@ -201,6 +203,57 @@ def _for_pip(record: dict) -> dict[str, str]:
         REQUIREMENTS: "".join(f"{pin.requirement(marker=True)}\n" for pin in pins),
         CONSTRAINTS: "".join(f"{pin.name}=={pin.version}\n" for pin in pins),
     }
+
+
+def texts_for(wheelhouse: Wheelhouse, installed: dict[str, str], python: str) -> tuple[str, str]:
+    """What pip installs into an image beside what that has, by hash; and the versions that are then in force.
+
+    Parameters
+    ----------
+    installed : distribution -> version, of the image's own Python; what is no plugin stays as it is.
+    python : the version of that Python.
+
+    Raises
+    ------
+    InfrastructureError : the image has a version that a plugin does not take.
+    """
+    pins = [
+        Release(wheel["name"], wheel["version"], wheel["marker"], (wheel["sha256"],))
+        for wheel in wheelhouse.lock["wheels"]
+    ]
+    chosen = [pin for pin in pins if pin.name in PLUGINS or pin.name not in installed]
+    kept = {pin.name: installed[pin.name] for pin in pins if pin not in chosen}
+    faults = _conflicts(wheelhouse, [pin.name for pin in chosen], kept, python)
+    if faults:
+        raise InfrastructureError(
+            "image_too_old",
+            f"the evaluator's plugins do not fit the image: {'; '.join(faults)}",
+            "the image's own packages are not replaced; use an image, or a lock of the wheelhouse, that fits",
+        )
+    versions = {pin.name: kept.get(pin.name, pin.version) for pin in pins}
+    install = "".join(f"{pin.requirement(marker=True)}\n" for pin in chosen)
+    return install, "".join(f"{name}=={version}\n" for name, version in versions.items())
+
+
+def _conflicts(wheelhouse: Wheelhouse, chosen: list[str], kept: dict[str, str], python: str) -> list[str]:
+    """What the chosen wheels ask for that the image has, and has otherwise."""
+    from packaging.metadata import Metadata
+    from packaging.utils import canonicalize_name
+
+    here = {"python_version": ".".join(python.split(".")[:2]), "python_full_version": python, "extra": ""}
+    faults = []
+    for wheel in wheelhouse.lock["wheels"]:
+        if wheel["name"] not in chosen:
+            continue
+        with zipfile.ZipFile(wheelhouse.path / wheel["filename"]) as archive:
+            name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+            needs = Metadata.from_email(archive.read(name), validate=False).requires_dist or []
+        for need in needs:
+            found = kept.get(canonicalize_name(need.name))
+            applies = need.marker is None or need.marker.evaluate(here)
+            if found and applies and not need.specifier.contains(found, prereleases=True):
+                faults.append(f"{wheel['name']} {wheel['version']} needs {need.name}{need.specifier}, it has {found}")
+    return faults
 
 
 def verify(path) -> Wheelhouse:
