@@ -98,11 +98,9 @@ def check_one_study(study: Study, grades: dict[Episode, dict | None]) -> None:
         slurm = grade["provenance"]["slurm"]
         if grade["provenance"]["resource_mode"] == "slurm":
             shape = (slurm["cpus"], slurm["memory_mb"]) if slurm else None
-            allocations.setdefault(episode.benchmark, {}).setdefault(shape, []).append(str(path))
-    for shapes in allocations.values():
-        if len(shapes) > 1:
-            _, *others = sorted(shapes.items(), key=lambda item: -len(item[1]))
-            faults += [f"{path}: graded in an allocation of {shape}" for shape, paths in others for path in paths]
+            allocations.setdefault(shape, []).append(str(path))
+    _, *others = sorted(allocations.items(), key=lambda item: -len(item[1])) or [None]
+    faults += [f"{path}: graded in an allocation of {shape}" for shape, paths in others for path in paths]
     if faults:
         lines = "\n".join(f"  {fault}" for fault in faults)
         raise UsageError("mixed_study", f"{study.root}: {len(faults)} fault(s):\n{lines}", "rerun the workflow")

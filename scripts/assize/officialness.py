@@ -16,7 +16,7 @@ def officialness(grades: Iterable[dict]) -> dict[str, dict]:
     Returns
     -------
     ``judged``; ``claims`` (what -> ``{"true": n, "false": n}``); ``lanes``, ``isolated``, ``images`` (by digest),
-    ``resource_modes`` and ``protocol_versions`` (value -> grades).
+    ``resource_modes``, ``protocol_versions`` and ``code`` (the digest of what judged) (value -> grades).
     """
     found: dict[str, dict] = {}
     for grade in grades:
@@ -33,6 +33,7 @@ def officialness(grades: Iterable[dict]) -> dict[str, dict]:
         line["images"][_word(sandbox.get("image_digest"))] += 1
         line["resource_modes"][provenance["resource_mode"]] += 1
         line["protocol_versions"][_word(provenance.get("protocol_version"))] += 1
+        line["code"][_word(provenance["versions"].get("assize"))] += 1
     return {
         benchmark: {
             **line,
@@ -45,7 +46,7 @@ def officialness(grades: Iterable[dict]) -> dict[str, dict]:
 
 
 def _nothing() -> dict:
-    counters = ("lanes", "isolated", "images", "resource_modes", "protocol_versions")
+    counters = ("lanes", "isolated", "images", "resource_modes", "protocol_versions", "code")
     return {"judged": 0, "claims": {}} | {name: Counter() for name in counters}
 
 
@@ -54,7 +55,7 @@ def _word(value) -> str:
 
 
 def reservations(official: dict[str, dict]) -> list[str]:
-    """In words: what in these grades is not official, or not isolated."""
+    """In words: what in these grades is not official, not isolated, or not of one piece."""
     found = []
     for benchmark, line in official.items():
         for name, count in line["claims"].items():
@@ -66,4 +67,7 @@ def reservations(official: dict[str, dict]) -> list[str]:
             found.append(
                 f"{benchmark}: no allocation in force in {line['resource_modes']['none']} of {line['judged']} grades"
             )
+        if len(line["code"]) > 1:
+            counts = ", ".join(f"{count} by {code[:12]}" for code, count in line["code"].items())
+            found.append(f"{benchmark}: this workflow's code changed between its grades: {counts}")
     return found

