@@ -358,7 +358,9 @@ PLANTED = "#!/bin/bash\n[ -e /opt/planted ] || exit 1\necho $(($1 $2 $3))\n"
 
 
 def test_a_build_that_forks_from_process_to_process_does_not_outlive_compile_sh(adapter):
-    build = "#!/bin/sh\nchmod +x hop.sh\ncp own.sh executable\nchmod +x executable\n./hop.sh\n"
+    build = "#!/bin/sh\nchmod +x hop.sh\ncp own.sh executable\nchmod +x executable\n"
+    # Several: to end the processes that are seen ends some of them at least.
+    build += "./hop.sh\n" * 6
     _, _, grade = adapter.grade(REPAIRED, {"compile.sh": build, "hop.sh": HOP, "own.sh": PLANTED})
     assert summary(grade) == ("fail", True, 0.0, "not_resolved")
     assert any(flag.startswith("survivors:") for flag in grade["tamper"])
