@@ -284,13 +284,15 @@ def grade(context: Context, episode: Episode) -> dict:
     evidence = folder / "evidence"
     shutil.rmtree(evidence, ignore_errors=True)
     started = time.time()
-    body = judged_before_grading(record, gate)
-    if body is None:
+    body = early = judged_before_grading(record, gate)
+    if early is None:
         with _evaluators_turn(context):
             started = time.time()
             body = _or_void(context, lambda: _judge(context, episode, folder, record, evidence))
-        if body.get("status") == "void":
-            body = void("infra", body["reason"])
+    elif early["valid"]:
+        body = _or_void(context, lambda: early | context.benchmark.facts(context, episode))
+    if body.get("status") == "void":
+        body = void("infra", body["reason"])
     provenance = {
         "terms": context.terms_digest,
         "snapshot": record["sha256"],

@@ -132,3 +132,21 @@ def test_who_has_an_allocation_to_itself_solves_beside_no_evaluator_in_it(contex
     adapter.write_record(given.study.episode_folder(episode) / "prepared.json", prepared)
     assert adapter.solve(given, episode)["status"] == "done"
     assert (seen, held) == ([turns], [])
+
+
+def test_a_grade_of_work_that_was_not_run_states_what_it_would_have_been_judged_by(context):
+    """A build that failed is a zero that counts: it is no less bound to the suite than one whose tests ran."""
+    episode = Episode("command", "agent", "i", 1)
+    given = context(AssertionError("nothing is run"))
+    given.benchmark.facts = lambda *arguments: {"provenance": {"suite": "5" * 64}, "detail": {"passed": 0}}
+    folder = given.study.episode_folder(episode)
+    gate = {"schema": "assize.admission/1", "benchmark": "command", "instance": "i", "terms_digest": DIGEST}
+    gate |= {"calibrations": ["1" * 64], "status": "open", "reasons": [], "flags": []}
+    adapter.write_record(given.study.admission("command", "i"), gate)
+    frozen = {"status": "failed", "scoring_status": "build_failed", "reason": "the build exited 1", "survivors": 0}
+    frozen |= {"detail": {}, "slurm": None, "sha256": "2" * 64, "size": 10}
+    adapter.write_record(folder / "snapshot.json", {**adapter._header(given, "snapshot", episode), **frozen})
+    grade = adapter.grade(given, episode)
+    assert (grade["valid"], grade["scoring_status"], grade["detail"]) == (True, "build_failed", {"passed": 0})
+    assert (grade["provenance"]["suite"], grade["provenance"]["snapshot"]) == ("5" * 64, "2" * 64)
+    assert len(grade["provenance"]["versions"]["assize"]) == 64

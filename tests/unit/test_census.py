@@ -44,6 +44,7 @@ def grade(study, episode, verdict="pass", slurm=None, **changes):
             "slurm": slurm,
             "attempt": 1,
             "snapshot": "0" * 64,
+            "versions": {"assize": "a" * 64},
         },
         "timing": {"seconds": 1.0},
     } | changes
@@ -217,6 +218,16 @@ def test_flags_claims_and_sensitive_checks_are_counted(study):
         "command: targets not official in 1 of 12 grades",
         "command: no allocation in force in 12 of 12 grades",
     ]
+
+
+def test_a_study_that_was_judged_by_two_states_of_the_code_says_so(study):
+    grades = {episode: grade(study, episode) for episode in study.episodes()}
+    for number, record in enumerate(grades.values()):
+        record["provenance"] = record["provenance"] | {"versions": {"assize": ("b" if number == 3 else "a") * 64}}
+    record = count(study, grades)
+    assert record["official"]["command"]["code"] == {"a" * 64: 11, "b" * 64: 1}
+    expected = f"command: this workflow's code changed between its grades: 11 by {'a' * 12}, 1 by {'b' * 12}"
+    assert expected in reservations(record["official"])
 
 
 def test_the_record_keeps_its_schema(study, tmp_path):

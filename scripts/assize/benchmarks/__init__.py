@@ -75,6 +75,10 @@ class Benchmark(ABC):
     def grade(self, context, episode, archive: bytes, evidence: Path) -> dict:
         """Judge one snapshot; raw outputs go to ``evidence``."""
 
+    def facts(self, context, episode) -> dict:
+        """What the grade of work that could not be run states all the same: ``detail``, ``sandbox``, ``provenance``."""
+        return {}
+
     def parts(self, episode, grade: dict | None) -> tuple[float, int]:
         """(parts that passed, parts that there are) of one episode; the grade is None where there is none. Pure."""
         raise NotImplementedError

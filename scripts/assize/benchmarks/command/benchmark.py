@@ -114,7 +114,11 @@ class CommandBenchmark(Benchmark):
         task = self._task(context, episode.instance)
         limits = self._limits(context, task)
         body = grade_archive(context.lane(task.image), task, archive, limits, evidence)
-        return body | {"provenance": {"suite": context.terms["suite"]["sha256"], "limits": limits.as_json()}}
+        return body | self.facts(context, episode)
+
+    def facts(self, context, episode) -> dict:
+        limits = self._limits(context, self._task(context, episode.instance))
+        return {"provenance": {"suite": context.terms["suite"]["sha256"], "limits": limits.as_json()}}
 
     def images(self, section: dict) -> list[str]:
         """The study's image, and those that tasks name, unless the suite is still to be staged."""

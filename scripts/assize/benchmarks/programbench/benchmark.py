@@ -112,6 +112,13 @@ class ProgramBench(Benchmark):
         clean = require([record["detail"] for record in records], identity)
         return evaluate(court, task, judged_archive(context.study, episode), clean, evidence)
 
+    def facts(self, context, episode) -> dict:
+        from assize.benchmarks.programbench.court import nothing_passed
+
+        court = open_court(context)
+        task = court.task(episode.instance)
+        return {"detail": nothing_passed(task), **court.facts(task)}
+
     def images(self, section: dict) -> list[str]:
         from assize.benchmarks.programbench.manifest import read_manifest
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from assize import resources
-from assize.adapter import hash_evidence, remove_tree, utc, void
+from assize.adapter import grade_record, hash_evidence, remove_tree, utc, void
 from assize.benchmarks.programbench import bench, calibration, freezing, official, places, workspace
 from assize.benchmarks.programbench.benchmark import ProgramBench
 from assize.benchmarks.programbench.court import SECONDS, Court, evaluate
@@ -299,7 +299,7 @@ def grade(arguments) -> dict:
         body = evaluate(court, task, submission, clean, evidence)
     except InfrastructureError as error:
         failure, body = error, void_of(error, court, task)
-    record = grade_record(court, task, submission, report, body, output, started)
+    record = record_of(court, task, submission, report, body, output, started)
     write_record(output / "grade.json", record)
     if failure:
         hint = f"recorded as void in {output / 'grade.json'}. {failure.hint}".strip()
@@ -308,44 +308,31 @@ def grade(arguments) -> dict:
 
 
 def void_of(error: InfrastructureError, court: Court, task) -> dict:
-    provenance = {**court.identity(task), "official": court.official.as_json()}
-    return void("infra", f"infra: {error.message}") | {
-        "sandbox": court.sandbox(court.image(task)),
-        "provenance": provenance,
-    }
+    return void("infra", f"infra: {error.message}") | court.facts(task)
 
 
-def grade_record(court: Court, task, submission: Path, report: dict, body: dict, output: Path, started: float) -> dict:
+def record_of(court: Court, task, submission: Path, report: dict, body: dict, output: Path, started: float) -> dict:
     """The record of a grade made by hand: as the workflow's, with the calibration report's hash."""
-    body = dict(body)
-    sandbox, provenance = body.pop("sandbox"), body.pop("provenance")
     terms = digest({"report": digest(report), "resource_mode": court.resource_mode, "cpus": court.cpus})
-    return {
+    header = {
         "schema": "assize.grade/2",
         "episode": {"benchmark": ProgramBench.name, "condition": BY_HAND, "instance": task.id, "repeat": 1},
         "terms_digest": terms,
-        "checks": [],
-        "tamper": [],
-        "flags": [],
-        "detail": {},
-        "oracle_exposed": any(calibration.ORACLE_EXPOSED in record["flags"] for record in report["tasks"][task.id]),
-        **body,
-        "provenance": {
-            "terms": terms,
-            "snapshot": sha256_file(submission),
-            "calibration": digest(report),
-            "protocol_version": ProgramBench.protocol_version,
-            "versions": resources.versions(),
-            "sandbox": sandbox,
-            "resource_mode": court.resource_mode,
-            "slurm": resources.slurm_allocation(),
-            "attempt": 1,
-            "command": resources.command_line(),
-            **provenance,
-        },
-        "timing": {"started": utc(started), "seconds": round(time.time() - started, 3)},
-        "evidence": hash_evidence(output),
     }
+    exposed = any(calibration.ORACLE_EXPOSED in record["flags"] for record in report["tasks"][task.id])
+    provenance = {
+        "terms": terms,
+        "snapshot": sha256_file(submission),
+        "calibration": digest(report),
+        "protocol_version": ProgramBench.protocol_version,
+        "versions": resources.versions(),
+        "resource_mode": court.resource_mode,
+        "slurm": resources.slurm_allocation(),
+        "attempt": 1,
+        "command": resources.command_line(),
+    }
+    timing = {"started": utc(started), "seconds": round(time.time() - started, 3)}
+    return grade_record(header, {"oracle_exposed": exposed, **body}, provenance, timing, hash_evidence(output))
 
 
 def main(argv) -> dict:

@@ -91,6 +91,13 @@ class Court:
         pinned = task.image.startswith(f"{OFFICIAL_IMAGES}/") and task.image_digest is not None
         return {"official_image": pinned, "official_tasks": self.tasks == self.official.tasks}
 
+    def facts(self, task: Task) -> dict:
+        """What every grade of a task states, whatever became of the work."""
+        return {
+            "sandbox": self.sandbox(self.image(task)),
+            "provenance": {**self.identity(task), "official": self.official.as_json(), **self.claims(task)},
+        }
+
     @property
     def fingerprint(self) -> str | None:
         return self.wheelhouse.fingerprint if self.wheelhouse else None
@@ -118,6 +125,11 @@ class Court:
         }
 
 
+def nothing_passed(task: Task) -> dict:
+    """The detail of a grade of work that was not run. Pure."""
+    return {"complete": False, "scored": sum(map(len, task.mask.values())), "passed": 0}
+
+
 def evaluate(
     court: Court, task: Task, archive: Path | None, clean: set[str], evidence: Path, branches: list[str] | None = None
 ) -> dict:
@@ -133,18 +145,14 @@ def evaluate(
     ------
     InfrastructureError : no judgement was possible.
     """
-    identity = {
-        "sandbox": court.sandbox(court.image(task)),
-        "provenance": {**court.identity(task), "official": court.official.as_json(), **court.claims(task)},
-    }
+    identity = court.facts(task)
     names = []
     if archive:
         identity["provenance"]["submission"] = sha256_file(archive)
         try:
             names = check_archive(archive)
         except Rejected as reason:
-            detail = {"complete": False, "scored": sum(map(len, task.mask.values())), "passed": 0}
-            return failed("submission_rejected", str(reason)) | {"detail": detail} | identity
+            return failed("submission_rejected", str(reason)) | {"detail": nothing_passed(task)} | identity
     image = court.image(task)
     open_official(court.official, court.engine.name, court.cpus, court.blobs)
     with one_evaluator(), scratch() as folder:

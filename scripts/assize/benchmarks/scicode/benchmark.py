@@ -168,6 +168,11 @@ class ScicodeBenchmark(Benchmark):
 
         return grade(context, _problem(context, episode.instance), archive, evidence)
 
+    def facts(self, context, episode) -> dict:
+        from assize.benchmarks.scicode.judging import facts
+
+        return facts(context, split_of(episode.instance))
+
     def summary(self, grades: dict) -> dict:
         from assize.benchmarks.scicode.scores import summary
 

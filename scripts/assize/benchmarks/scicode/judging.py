@@ -190,7 +190,7 @@ def grade(context, problem: Problem, archive: bytes, evidence: Path) -> dict:
         try:
             unpack(archive, work)
         except Rejected as reason:
-            return failed("submission_rejected", str(reason))
+            return failed("submission_rejected", str(reason)) | facts(context, problem.split)
         responses = read_responses(work)
         remove_tree(work)
     court = ProblemCourt(context, problem)
@@ -204,9 +204,19 @@ def grade(context, problem: Problem, archive: bytes, evidence: Path) -> dict:
         "provenance": {
             **said,
             "official_runtime": court.told(results)["official_runtime"],
-            "problems": context.terms["problems"][problem.split]["sha256"],
-            "extraction": context.terms["extraction"],
-            "context": context.terms["context"][problem.split],
-            "special": context.terms["special"],
+            **facts(context, problem.split)["provenance"],
         },
+    }
+
+
+def facts(context, split: str) -> dict:
+    """What every grade of a split states, whatever became of the work."""
+    terms = context.terms
+    return {
+        "provenance": {
+            "problems": terms["problems"][split]["sha256"],
+            "extraction": terms["extraction"],
+            "context": terms["context"][split],
+            "special": terms["special"],
+        }
     }
