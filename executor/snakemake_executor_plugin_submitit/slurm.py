@@ -116,7 +116,7 @@ def shape_of(resources, threads: int, settings, limit: int | None = None) -> Sha
 
 
 def parse_flags(text: str) -> dict:
-    """``--nice=10 --exclusive --gres gpu:1`` as submitit takes it. ValueError where a flag is not a long one."""
+    """``--nice=10 --exclusive --gres gpu:1`` as submitit takes it. ValueError: a flag that is none to give here."""
     flags, last = {}, None
     for word in shlex.split(text):
         if word.startswith("--") and len(word) > 2:
@@ -127,6 +127,10 @@ def parse_flags(text: str) -> dict:
             flags[last], last = word, None
         else:
             raise ValueError(f"slurm_extra: {word!r} in {text!r}: only --name, --name=value are understood")
+    if "job-name" in flags:
+        raise ValueError(
+            f"slurm_extra: --job-name in {text!r}: jobs are found by the name that they are given; omit it"
+        )
     return flags
 
 

@@ -190,6 +190,11 @@ def test_other_flags_are_refused(text):
         slurm.parse_flags(text)
 
 
+def test_the_jobs_name_is_not_the_users_to_give():
+    with pytest.raises(ValueError, match="--job-name"):
+        slurm.parse_flags("--nice=1 --job-name=mine")
+
+
 @pytest.mark.parametrize(
     "error",
     ["Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"]

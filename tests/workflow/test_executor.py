@@ -287,9 +287,9 @@ class TestSlurm:
         wait_for(lambda: (workflow.root / "started").exists())
         (job,) = workflow.queue()
         log = tmp_path_factory.mktemp("first") / "log"
-        arguments = ["--partition=first", "--cpus-per-task=16", "--mem=1000", f"--output={log}", "--wrap=sleep 30"]
+        arguments = ["--partition=first", "--cpus-per-task=16", "--mem=1000", f"--output={log}", "--wrap=sleep 50"]
         workflow.slurm("sbatch", f"--chdir={workflow.root}", *arguments)
-        wait_for(lambda: workflow.accounted()[job].startswith(("PREEMPTED", "REQUEUED", "PENDING")))
+        wait_for(lambda: workflow.slurm("squeue", "--noheader", "--format=%T", "--jobs", job) == ["PENDING"])
         (workflow.root / "go").touch()
         output, _ = controller.communicate(timeout=300)
         assert controller.returncode == 0, output
