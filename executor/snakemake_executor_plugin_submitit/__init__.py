@@ -292,9 +292,10 @@ class Executor(RemoteExecutor):
         all, or refuses what it will take later, that is no failure of the jobs."""
         (folder / journal.RECORD).unlink()
         jobs = [job for _, job, _ in entries]
+        # Looked for again before the next submission: it may enter the queue only then.
+        self.doubtful.add(name)
         if self.queue.listing() is None:
             self.logger.warning(f"Slurm does not answer: {len(jobs)} jobs wait to be submitted.")
-            self.doubtful.add(name)
             self.waiting += jobs
             return
         self.queue.cancel_named(name)
@@ -410,10 +411,8 @@ class Executor(RemoteExecutor):
 
     def goes_on(self, info: SubmittedJobInfo, words: str) -> bool:
         """Whether a group that was ended from outside came nearer to its end: then that was no attempt of its jobs."""
-        if not info.job.is_group():
-            return False
-        left = self.groups.unfinished(info.job)
-        return not left or (slurm.word_of(words) in slurm.FROM_OUTSIDE and len(left) < info.aux["members"])
+        from_outside = info.job.is_group() and slurm.word_of(words) in slurm.FROM_OUTSIDE
+        return from_outside and 0 < len(self.groups.unfinished(info.job)) < info.aux["members"]
 
     def keep_done(self, job) -> None:
         """Before a group's failure is reported: nothing that is done of it is removed, and after its last attempt what

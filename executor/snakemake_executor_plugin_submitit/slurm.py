@@ -20,8 +20,8 @@ COMPLETED = "COMPLETED"
 HELD_FOR_EVER = ("launch_failed_requeued_held", "JobHoldMaxRequeue")
 # In squeue, of a job that is there and will not start.
 HELD = ("LAUNCH_FAILED", "SPECIAL_EXIT", "REQUEUE_HOLD")
-# Ends that say nothing of what ran in the job: the machine, the limit or a person ended it.
-FROM_OUTSIDE = ("BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "PREEMPTED", "TIMEOUT")
+# Ends that say nothing of what ran in the job. Who cancels a job means that job, and that counts as its failure.
+FROM_OUTSIDE = ("BOOT_FAIL", "DEADLINE", "NODE_FAIL", "PREEMPTED", "TIMEOUT")
 # Reasons of a pending job that no passing of time resolves, and what does. An administrator may, so it is waited for.
 HOPELESS = {
     r"(QOS|Assoc)\w*WallDuration\w*|PartitionTimeLimit": (

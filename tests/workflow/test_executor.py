@@ -120,7 +120,7 @@ def workflow(tmp_path):
 class TestSlurm:
     pytestmark = needs_slurm
 
-    def test_300_jobs_share_8_slurm_jobs_in_one_array(self, workflow, record_property):
+    def test_300_jobs_share_8_slurm_jobs_in_arrays(self, workflow, record_property):
         """In groups of the size that profiles/slurm gives grades."""
         group = dict(text.split("=") for text in slurm_profile()["group-components"])["grade"]
         before = os.times()
@@ -128,7 +128,8 @@ class TestSlurm:
         after = os.times()
         jobs = workflow.accounted()
         assert len(jobs) <= 8
-        assert len({job.split("_")[0] for job in jobs}) == 1
+        # All full groups are one array; what is left over is smaller, and asks for less time.
+        assert len({job.split("_")[0] for job in jobs}) == (1 if 300 % int(group) == 0 else 2)
         assert len(workflow.outputs()) == 300
         assert workflow.remains() == []
         # What the controller and the Snakemakes inside took, in CPU seconds a job.
