@@ -2,7 +2,8 @@
 
 A job is a process of this machine, and a folder ``jobs/<id>`` below the directory of the programs. A test writes there
 what the programs are to say: ``queued`` and ``accounted``, a state each, or ``-`` for a job that is not known. In the
-directory itself, ``refuse`` has the errors of the next calls of sbatch, one a line.
+directory itself, ``refuse`` has the errors of the next calls of sbatch, one a line, and ``pend`` the reason for which
+jobs do not start.
 """
 
 import fcntl
@@ -52,7 +53,8 @@ def end(job: Path, **says: str) -> None:
     """End a job's processes as Slurm does, which says then what ``says`` has."""
     for name, word in says.items():
         (job / name).write_text(word)
-    subprocess.run(["pkill", "-TERM", "--session", (job / "pid").read_text()], check=False)
+    if (job / "pid").exists():
+        subprocess.run(["pkill", "-TERM", "--session", (job / "pid").read_text()], check=False)
 
 
 def state(job: Path, who: str) -> str:
@@ -81,7 +83,11 @@ def sbatch(arguments: list[str]) -> None:
         job.mkdir()
         (job / "script").write_text(text)
         (job / "name").write_text(re.search(r"^#SBATCH --job-name=(.*)", text, re.MULTILINE)[1])
-        start(job)
+        if (HERE / "pend").exists():
+            (job / "queued").write_text("PENDING")
+            (job / "accounted").write_text("PENDING")
+        else:
+            start(job)
     print(f"Submitted batch job {array}")
 
 
@@ -91,9 +97,10 @@ def main(name: str, arguments: list[str]) -> None:
         if name == "sbatch":
             sbatch(arguments)
         elif name == "squeue":
+            reason = (HERE / "pend").read_text() if (HERE / "pend").exists() else "None"
             for job in jobs():
                 if (word := state(job, "queued")) != "-":
-                    print(f"{job.name}|{word}|None|{(job / 'name').read_text()}")
+                    print(f"{job.name}|{word}|{reason}|{(job / 'name').read_text()}")
         elif name == "sacct":
             for job in jobs():
                 if (word := state(job, "accounted")) != "-":

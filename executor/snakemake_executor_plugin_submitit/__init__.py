@@ -387,7 +387,7 @@ class Executor(RemoteExecutor):
         return outcomes, words
 
     def warn_of_hopeless(self) -> None:
-        for reason, job in self.queue.hopeless.items():
+        for job, reason in self.queue.hopeless.items():
             if job in self.live and reason not in self.told:
                 self.told.add(reason)
                 self.logger.warning(f"Job {job} will not start by itself ({reason}): {slurm.remedy(reason)}.")

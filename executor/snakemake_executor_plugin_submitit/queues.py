@@ -73,7 +73,7 @@ class SlurmQueue:
         self._limits = None
         self._largest_batch = None
         self._last_listing = 0.0
-        # Reason -> a job of the user's that pends for it, of those that waiting does not help; see ``slurm``.
+        # Job -> the reason that it pends for, of reasons that waiting does not help.
         self.hopeless: dict[str, str] = {}
 
     def limit(self, partition: str | None) -> int | None:

@@ -180,12 +180,12 @@ def parse_queue(text: str) -> list[tuple[str, str, str]]:
 
 
 def parse_hopeless(text: str) -> dict[str, str]:
-    """Reason -> a job that pends for it, of those that will not go by themselves; from the text of ``parse_queue``."""
+    """Job -> the reason that it pends for, of reasons that waiting does not help; from the text of ``parse_queue``."""
     found = {}
     for line in text.splitlines():
         job, state, reason, *_ = [*line.split("|", 3), "", ""]
         if state == "PENDING" and remedy(reason):
-            found.setdefault(reason, job)
+            found[job] = reason
     return found
 
 

@@ -373,13 +373,28 @@ class TestWhatSlurmSays:
         assert re.search("The submission of small-.* failed: .*invalid partition", output)
         assert len((slurm / "refuse").read_text().splitlines()) == 6
 
+    def test_a_job_that_will_never_start_is_named_once(self, workflow, slurm):
+        (slurm / "pend").write_text("BadConstraints")
+        controller = workflow.start(count=2)
+        line = next(line for line in controller.stdout if "BadConstraints" in line)
+        assert re.search(r"Job 7_\d will not start by itself \(BadConstraints\): correct submitit-constraint", line)
+        (slurm / "pend").unlink()
+        for job in (slurm / "jobs").iterdir():
+            stand_in.start(job)
+        output, _ = controller.communicate(timeout=60)
+        assert controller.returncode == 0, output
+        assert "BadConstraints" not in output
+
+    def test_jobs_are_marked_as_incomplete_before_they_can_end(self, workflow, slurm):
+        """The task removes the mark: one that came later would stay."""
+        shim(workflow, "sbatch", f'ls .snakemake/incomplete | wc -l > marks; exec {slurm}/sbatch "$@"')
+        workflow.environment["PATH"] = f"{workflow.root}/shims:{slurm}:{os.environ['PATH']}"
+        workflow.run(count=2)
+        assert (workflow.root / "marks").read_text() == "2\n"
+
     def test_an_old_job_of_the_same_id_is_another_one(self, workflow, slurm):
         """Accounting is late, and has the id from before job ids began again."""
-        real = (slurm / "sacct").rename(slurm / "real")
-        (slurm / "sacct").write_text(
-            f'#!/bin/bash\n[ -e {slurm}/there ] && exec {real} "$@"\necho "7|COMPLETED|0:0|n|a"\n'
-        )
-        (slurm / "sacct").chmod(0o755)
+        (slurm / "sacct").write_text('#!/bin/bash\necho "7|COMPLETED|0:0|node7|other"\n')
         controller = workflow.start(count=1, command="until [ -e go ]; do sleep 0.1; done")
         wait_for(lambda: (workflow.root / "started").exists())
         asked(slurm)
