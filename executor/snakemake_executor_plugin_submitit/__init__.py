@@ -8,11 +8,10 @@ grades pays for one start of Snakemake. Jobs of one shape that are ready togethe
 import asyncio
 import copy
 import os
-import shlex
+import shutil
 import threading
 import time
 import uuid
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -23,10 +22,10 @@ from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 from snakemake_interface_executor_plugins.settings import CommonSettings, ExecutorSettingsBase
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-from . import journal
+from . import journal, node, slurm
+from .groups import Groups, members_of, outputs_of
 from .journal import Task
-from .node import check_scratch, preamble
-from .queues import open_queue
+from .queues import Patience, open_queue
 from .slurm import Outcome, Shape, shape_of
 
 # Seconds: between the first looks at jobs that were just submitted. Then less and less often.
@@ -65,7 +64,7 @@ class ExecutorSettings(ExecutorSettingsBase):
         if self.cluster not in ("slurm", "local", "auto"):
             raise WorkflowError(f"--submitit-cluster {self.cluster}: one of slurm, local and auto")
         try:
-            check_scratch(self.scratch or "")
+            node.check_scratch(self.scratch or "")
         except ValueError as error:
             raise WorkflowError(str(error)) from None
 
@@ -79,30 +78,12 @@ common_settings = CommonSettings(
 
 
 def clear_allocation(environment: dict) -> None:
-    """Forget the job that the controller itself may run in: sbatch would take its limits for wishes."""
+    """Forget the job that the controller itself may run in: sbatch would take its limits for wishes. Which Slurm is
+    meant, and which of its clusters, stays."""
     for name in list(environment):
-        if name.startswith(("SLURM_", "SLURMD_", "SBATCH_", "SRUN_")) and name != "SLURM_CONF":
+        ours = name.startswith(("SLURM_", "SLURMD_", "SBATCH_", "SRUN_"))
+        if ours and name not in ("SLURM_CONF", "SLURM_CLUSTERS"):
             del environment[name]
-
-
-def unfinished(jobs: Iterable, done: set, needs) -> set:
-    """The jobs of a group that must run again: all that hang together with one that is not done.
-
-    What a job leaves for the next one in its chain may have stayed on the node. ``needs(job)`` gives the jobs that it
-    depends on, of this group or not.
-    """
-    jobs = set(jobs)
-    left, found = jobs - done, set()
-    neighbours = {job: set() for job in jobs}
-    for job in jobs:
-        for other in jobs.intersection(needs(job)):
-            neighbours[job].add(other)
-            neighbours[other].add(job)
-    while left:
-        job = left.pop()
-        found.add(job)
-        left |= neighbours[job] - found
-    return found
 
 
 class Executor(RemoteExecutor):
@@ -110,6 +91,7 @@ class Executor(RemoteExecutor):
         # All of this before the base class starts the thread that looks at jobs.
         clear_allocation(os.environ)
         self.queue = open_queue(workflow.executor_settings.cluster)
+        self.groups = Groups(workflow)
         self.run_id = uuid.uuid4().hex[:8]
         self.folder = journal.ROOT / f"{time.strftime('%Y-%m-%dT%H%M%S')}-{self.run_id}"
         self.batches = 0
@@ -119,6 +101,7 @@ class Executor(RemoteExecutor):
         self.closing = False
         self.doubtful: set[str] = set()  # names of batches that Slurm may have taken though sbatch failed
         self.waiting: list = []  # jobs to submit
+        self.patience: dict[Shape, Patience] = {}
         self.begun: set = set()  # jobs that were submitted, or found to run, at least once
         self.live: dict[str, Task] = {}  # tasks that are not over
         self.cpus: dict[str, int] = {}  # by task id
@@ -128,6 +111,7 @@ class Executor(RemoteExecutor):
         self.wait_s = FIRST_WAIT
         self.wake = threading.Event()
         self.outage = False
+        self.told: set[str] = set()  # reasons of pending jobs that were warned of
         super().__init__(workflow, logger)
 
     # ------------------------------------------------------------ the command of a task
@@ -144,11 +128,10 @@ class Executor(RemoteExecutor):
             f"{super().get_job_args(job)} {limits} --executor local --profile none --workflow-profile none --keep-going"
         )
 
-    def script_of(self, job) -> str:
+    def script_of(self, job, folder: Path) -> str:
         self.task_cores = max(1, job.threads)
         settings = self.workflow.executor_settings
-        ready = preamble(settings.modules, settings.scratch)
-        return f"{ready}cd {shlex.quote(os.getcwd())} && {self.format_job_exec(job)}\n"
+        return node.script(str(folder), settings.modules, settings.scratch, os.getcwd(), self.format_job_exec(job))
 
     # ------------------------------------------------------------ submission
 
@@ -156,31 +139,52 @@ class Executor(RemoteExecutor):
         for job in jobs:
             self.run_job_pre(job)
         with self.gate:
-            for job in jobs:
-                self.attach(job) or self.waiting.append(job)
+            found = [(job, tasks) for job in jobs if (tasks := self.inherited_for(job))]
+            self.end_outdated(found)
+            for job, tasks in found:
+                self.attach(job, tasks)
+            attached = {job for job, _ in found}
+            self.waiting += [job for job in jobs if job not in attached]
             self.submit_waiting()
 
     def run_job(self, job):
         self.run_jobs([job])
 
-    def attach(self, job) -> bool:
-        """Whether a task of a controller that died makes files of this job: then it waits for that task."""
+    def inherited_for(self, job) -> list[Task]:
+        """The tasks of a dead controller that make files of this job. Once only: what they leave is submitted."""
         if self.inherited is None:
             self.inherited = self.find_inherited()
         if job in self.begun:
-            return False
+            return []
         outputs = outputs_of(job)
-        tasks = [task for task in self.inherited if task.outputs & outputs]
-        if not tasks:
-            return False
+        return [task for task in self.inherited if task.outputs & outputs]
+
+    def end_outdated(self, found: list) -> None:
+        """Cancel the tasks that make a file otherwise than this run would, as after a change of params."""
+        outdated = {}
+        for job, tasks in found:
+            for member in members_of(job):
+                contents = self.groups.contents(member)
+                old = {task.id: task for task in tasks if task.makes_otherwise(contents)}
+                if old:
+                    self.groups.outdated.add(member)
+                    outdated |= old
+        if outdated:
+            names = " ".join(outdated)
+            self.logger.warning(f"Jobs of an earlier run make files otherwise than this run would: cancelling {names}.")
+            # One that is left is waited for, as the others are; nothing that it makes is taken.
+            self.queue.cancel(outdated.values())
+
+    def attach(self, job, tasks: list[Task]) -> None:
+        """Have a job wait for the tasks of a controller that died."""
         self.begun.add(job)
         names = ",".join(task.id for task in tasks)
         self.logger.info(f"Job {names} of an earlier run makes these files: waiting for it.")
         # Not registered: that would mark as incomplete what the task has completed since.
         self.report_job_submission(
-            SubmittedJobInfo(job, external_jobid=names, aux={"tasks": tasks, "own": False}), register_job=False
+            SubmittedJobInfo(job, external_jobid=names, aux={"tasks": tasks, "own": False, "made": set()}),
+            register_job=False,
         )
-        return True
 
     def find_inherited(self) -> list[Task]:
         """Tasks that still run and make files of this workflow. This run holds the lock on those files, so that whoever
@@ -216,7 +220,7 @@ class Executor(RemoteExecutor):
         ready, self.waiting = self.waiting, []
         parts = []
         for job in ready:
-            part = self.remaining(job)
+            part = self.groups.remaining(job) if job in self.begun else job
             if part is None:
                 self.report_job_success(SubmittedJobInfo(job))
             else:
@@ -224,46 +228,11 @@ class Executor(RemoteExecutor):
         parts.sort(key=lambda entry: repr(entry[0]))
         for shape, entries in groupby(parts, key=lambda entry: entry[0]):
             entries = list(entries)
-            for start in range(0, len(entries), self.queue.largest_batch):
-                self.submit_batch(shape, entries[start : start + self.queue.largest_batch])
-
-    def remaining(self, job):
-        """The job, or of a group that was tried before the part that is not done; None where all is."""
-        if job not in self.begun:
-            return job
-        if not job.is_group():
-            return None if self.done_of([job]) else job
-        # As it was before its failure; see ``spare``.
-        job.toposorted = None
-        job.finalize()
-        left = self.unfinished_of(job)
-        if not left or len(left) == len(job.jobs):
-            return job if left else None
-        part = type(job)(job.groupid, frozenset(left), job.global_resources)
-        part.attempt = job.attempt
-        part.finalize()
-        return part
-
-    def spare(self, job) -> None:
-        """Hide from Snakemake what is done of a group that failed: it would remove the outputs of all members."""
-        if job.is_group():
-            left = self.unfinished_of(job)
-            layers = [[member for member in layer if member in left] for layer in job.toposorted]
-            job.toposorted = [layer for layer in layers if layer]
-
-    def unfinished_of(self, group) -> set:
-        return unfinished(group.jobs, self.done_of(group.jobs), lambda member: self.dag.dependencies[member])
-
-    def done_of(self, jobs) -> set:
-        # Processes inside the tasks remove the marks of what they complete; this one must not remember them.
-        self.workflow.persistence._incomplete_cache = None
-        return {job for job in jobs if self.is_done(job)}
-
-    def is_done(self, job) -> bool:
-        """Whether a task has completed the job: its files are there, and no longer marked as incomplete. Every job is
-        marked when it is submitted."""
-        there = job.output and all(os.path.exists(file) for file in job.output)
-        return bool(there) and not self.workflow.async_run(self.workflow.persistence.incomplete(job))
+            patience = self.patience.setdefault(shape, Patience(self.queue.largest_batch))
+            while entries:
+                size = patience.largest
+                self.submit_batch(shape, patience, entries[:size])
+                entries = entries[size:]
 
     def shape(self, job) -> Shape:
         settings = self.workflow.executor_settings
@@ -275,56 +244,73 @@ class Executor(RemoteExecutor):
         except ValueError as error:
             raise WorkflowError(str(error)) from None
 
-    def submit_batch(self, shape: Shape, entries: list) -> None:
+    def submit_batch(self, shape: Shape, patience: Patience, entries: list) -> None:
         used = sum(self.cpus.values())
         no_room = self.queue.capacity is not None and used and used + shape.cpus > self.queue.capacity
-        if self.stopping or no_room:
+        if self.stopping or no_room or time.monotonic() < patience.until:
             self.waiting += [job for _, job, _ in entries]
             return
         self.batches += 1
         name = f"{label(entries[0][1])}-{self.run_id}-{self.batches}"
         folder = (self.folder / str(self.batches)).absolute()
         folder.mkdir(parents=True)
-        outputs = [sorted(outputs_of(part)) for _, _, part in entries]
+        contents = [self.groups.contents(part) for _, _, part in entries]
         scripts = [folder / f"{index}.sh" for index in range(len(entries))]
         for script, (_, _, part) in zip(scripts, entries, strict=True):
-            script.write_text(self.script_of(part))
-        journal.write_batch(folder, name, self.queue.cluster, outputs, ids=None)
+            script.write_text(self.script_of(part, folder))
+            # Marked before a task can end, and only what it makes: what is done of a group stays done.
+            part.register()
+            self.note(part)
+        journal.write_batch(folder, name, self.queue.cluster, contents, ids=None)
         try:
             ids = self.queue.submit(folder, name, shape, scripts)
         except (OSError, FailedJobError, FailedSubmissionError) as error:
-            self.submission_failed(name, folder, entries, error)
+            self.submission_failed(name, folder, patience, entries, error)
             return
-        journal.write_batch(folder, name, self.queue.cluster, outputs, ids)
+        patience.accepted()
+        journal.write_batch(folder, name, self.queue.cluster, contents, ids)
         self.wait_s = FIRST_WAIT
         self.wake.set()
-        for index, (id, (_, job, _)) in enumerate(zip(ids, entries, strict=True)):
-            task = Task(id, index, folder, frozenset(outputs[index]))
+        for index, (id, (_, job, part)) in enumerate(zip(ids, entries, strict=True)):
+            task = Task(id, index, folder, frozenset(contents[index]), name, contents[index])
             self.live[id], self.cpus[id] = task, shape.cpus
             self.begun.add(job)
-            self.report_job_submission(SubmittedJobInfo(job, external_jobid=id, aux={"tasks": [task], "own": True}))
-            self.note(job)
+            self.groups.outdated.difference_update(members_of(part))
+            aux = {"tasks": [task], "own": True, "members": len(members_of(part))}
+            self.report_job_submission(SubmittedJobInfo(job, external_jobid=id, aux=aux), register_job=False)
 
     def note(self, job) -> None:
         """Write Snakemake's note of how files are made as soon as they are on their way: when they are done, perhaps no
         controller lives, and an old note would have them made again. Until then they stay marked as incomplete."""
         persistence = copy.copy(self.workflow.persistence)
         persistence._unmark_incomplete = lambda key: None
-        for member in job.jobs if job.is_group() else [job]:
+        for member in members_of(job):
             self.workflow.async_run(persistence.finished(member))
 
-    def submission_failed(self, name: str, folder: Path, entries: list, error: Exception) -> None:
+    def submission_failed(self, name: str, folder: Path, patience: Patience, entries: list, error: Exception) -> None:
         """Slurm may have taken the jobs all the same, as when its answer came too late. While it does not answer at
-        all, that is no failure of the jobs."""
+        all, or refuses what it will take later, that is no failure of the jobs."""
         (folder / journal.RECORD).unlink()
+        jobs = [job for _, job, _ in entries]
+        # Looked for again before the next submission: it may enter the queue only then.
+        self.doubtful.add(name)
         if self.queue.listing() is None:
-            self.logger.warning(f"Slurm does not answer: {len(entries)} jobs wait to be submitted.")
-            self.doubtful.add(name)
-            self.waiting += [job for _, job, _ in entries]
+            self.logger.warning(f"Slurm does not answer: {len(jobs)} jobs wait to be submitted.")
+            self.waiting += jobs
             return
         self.queue.cancel_named(name)
-        self.logger.error(f"The submission of {name}, {len(entries)} jobs, failed: {error}")
-        for _, job, _ in entries:
+        for_good = slurm.REFUSED_FOR_GOOD.search(str(error))
+        first = patience.since is None
+        if not for_good and patience.refused(len(jobs), time.monotonic(), busy=bool(self.live)):
+            shutil.rmtree(folder)
+            self.waiting += jobs
+            if first:
+                self.logger.warning(f"Slurm refuses {len(jobs)} jobs for now, they are tried again: {error}")
+            return
+        self.logger.error(f"The submission of {name}, {len(jobs)} jobs, failed: {error}")
+        for job in jobs:
+            if job in self.begun:
+                self.keep_done(job)
             self.report_job_error(SubmittedJobInfo(job))
 
     # ------------------------------------------------------------ the end of tasks
@@ -343,8 +329,11 @@ class Executor(RemoteExecutor):
         outcomes, words = self.look(list(tasks.values()))
         going = []
         for info in infos:
+            if not info.aux["own"]:
+                made = [task.outputs for task in info.aux["tasks"] if outcomes[task.id] is Outcome.SUCCESS]
+                info.aux["made"].update(*made)
             info.aux["tasks"] = [task for task in info.aux["tasks"] if outcomes[task.id] is Outcome.ACTIVE]
-            if info.aux["tasks"]:
+            if info.aux["tasks"] or not (info.aux["own"] or self.is_seen(info)):
                 going.append(info)
             elif info.aux["own"]:
                 self.report_end(info, outcomes, words, tasks)
@@ -359,12 +348,22 @@ class Executor(RemoteExecutor):
             self.submit_waiting()
         return going
 
+    def is_seen(self, info: SubmittedJobInfo) -> bool:
+        """Whether this node sees what a dead controller's tasks made: on a shared file system perhaps only after the
+        time of ``latency-wait``."""
+        now = time.monotonic()
+        until = info.aux.setdefault("until", now + self.workflow.execution_settings.latency_wait)
+        made = {member for member in members_of(info.job) if outputs_of(member) <= info.aux["made"]}
+        made -= self.groups.outdated
+        return now >= until or made <= self.groups.done(made)
+
     def look(self, tasks: list[Task]) -> tuple[dict[str, Outcome], dict[str, str]]:
         """What became of the tasks, and the queue's words for it. Who was unknown for too long is taken for lost."""
         answer = self.queue.outcomes(tasks) if tasks else ({}, {})
         if (answer is None) != self.outage:
             self.outage = answer is None
             self.logger.warning("Slurm does not answer: waiting." if self.outage else "Slurm answers again.")
+        self.warn_of_hopeless()
         if answer is None:
             return {task.id: Outcome.ACTIVE for task in tasks}, {}
         outcomes, words = answer
@@ -387,17 +386,47 @@ class Executor(RemoteExecutor):
                 self.wait_s = FIRST_WAIT
         return outcomes, words
 
+    def warn_of_hopeless(self) -> None:
+        for job, reason in self.queue.hopeless.items():
+            if job in self.live and reason not in self.told:
+                self.told.add(reason)
+                self.logger.warning(f"Job {job} will not start by itself ({reason}): {slurm.remedy(reason)}.")
+
     def report_end(self, info: SubmittedJobInfo, outcomes: dict, words: dict, tasks: dict[str, Task]) -> None:
-        id = info.external_jobid
+        id, job = info.external_jobid, info.job
         if outcomes[id] is Outcome.SUCCESS:
             self.report_job_success(info)
             return
         if self.stopping:
             return
-        self.spare(info.job)
         log = tasks[id].log
-        self.logger.error(f"Job {id} of {label(info.job)}: {words[id]}. The end of its log, {log}:\n{tail(log)}")
+        self.logger.error(f"Job {id} of {label(job)}: {words[id]}. The end of its log, {log}:\n{tail(log)}")
+        if self.goes_on(info, words[id]):
+            self.logger.info(f"Job {id} got some of its work done: the rest is submitted again.")
+            with self.gate:
+                self.waiting.append(job)
+            return
+        self.keep_done(job)
         self.report_job_error(info, msg=f"Job {id}: {words[id]}. ")
+
+    def goes_on(self, info: SubmittedJobInfo, words: str) -> bool:
+        """Whether a group that was ended from outside came nearer to its end: then that was no attempt of its jobs."""
+        from_outside = info.job.is_group() and slurm.word_of(words) in slurm.FROM_OUTSIDE
+        return from_outside and 0 < len(self.groups.unfinished(info.job)) < info.aux["members"]
+
+    def keep_done(self, job) -> None:
+        """Before a group's failure is reported: nothing that is done of it is removed, and after its last attempt what
+        follows on that runs all the same. To Snakemake a group is done as a whole, or not at all."""
+        done = self.groups.spare(job)
+        if not done or job.attempt <= job.restart_times:
+            return
+        part, scheduler = self.groups.part(job, done), self.workflow.scheduler
+        # As the scheduler does it, which looks at the DAG with this lock held.
+        with scheduler._lock:
+            self.dag.register_running({part})
+            self.workflow.async_run(part.postprocess())
+            self.workflow.async_run(self.dag.finish(part))
+            scheduler.finished_jobs += len(part)
 
     async def sleep(self):
         """From half a second up to ``seconds-between-status-checks``: a small study need not wait."""
@@ -438,11 +467,6 @@ def tail(log: Path, characters=3000) -> str:
         return log.read_text(errors="replace")[-characters:]
     except OSError as error:
         return f"(none: {error.strerror})"
-
-
-def outputs_of(job) -> set[str]:
-    members = job.jobs if job.is_group() else [job]
-    return {str(file) for member in members for file in member.output}
 
 
 def label(job) -> str:

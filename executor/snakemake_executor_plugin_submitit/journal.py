@@ -3,7 +3,8 @@
 Snakemake's own note of a job's external id does not serve here. The local executor inside the job replaces it when a
 rule starts, ``rerun-incomplete`` makes Snakemake ignore it, and a later run may put other jobs into a group.
 
-    .snakemake/submitit/<run>/<batch>/batch.json     name, cluster, ids (none before they are known), outputs per task
+    .snakemake/submitit/<run>/<batch>/batch.json     name, cluster, ids (none before they are known), and per task the
+                                                     files it makes and a digest of what makes them
                                       <index>.sh     the command of a task, ready to paste
                                       <id>_0_log.out, pickles, submission file: submitit's
 """
@@ -23,12 +24,17 @@ RECORD = "batch.json"
 
 @dataclass(frozen=True)
 class Task:
-    """One submitted job. ``id`` is Slurm's (``7`` or ``7_3``), or the process id of a local one."""
+    """One submitted job. ``id`` is Slurm's (``7`` or ``7_3``), or the process id of a local one.
+
+    ``name`` is the batch's, and so the job's in Slurm. ``contents`` gives by output a digest of what makes it.
+    """
 
     id: str
     index: int
     folder: Path
     outputs: frozenset[str] = field(repr=False)
+    name: str = ""
+    contents: dict[str, str] = field(default_factory=dict, repr=False, hash=False)
 
     @property
     def script(self) -> Path:
@@ -37,6 +43,10 @@ class Task:
     @property
     def log(self) -> Path:
         return JobPaths(self.folder, self.id).stdout
+
+    def makes_otherwise(self, contents: dict[str, str]) -> bool:
+        """Whether the task makes one of these files, and not with this content."""
+        return any(file in contents and contents[file] != content for file, content in self.contents.items())
 
     def succeeded(self, seconds_ago=0.0) -> bool | None:
         """What the task itself left behind about its end: None where it left nothing, or only just now."""
@@ -49,10 +59,10 @@ class Task:
             return None
 
 
-def write_batch(folder: Path, name: str, cluster: str, outputs: list[list[str]], ids: list[str] | None) -> None:
-    """Written once before the submission, without ids, and once after it."""
+def write_batch(folder: Path, name: str, cluster: str, contents: list[dict[str, str]], ids: list[str] | None) -> None:
+    """Written once before the submission, without ids, and once after it. ``contents``: see ``Task``."""
     aside = folder / f"{RECORD}.new"
-    aside.write_text(json.dumps({"name": name, "cluster": cluster, "ids": ids, "outputs": outputs}, indent=1))
+    aside.write_text(json.dumps({"name": name, "cluster": cluster, "ids": ids, "contents": contents}, indent=1))
     os.replace(aside, folder / RECORD)
 
 
@@ -66,7 +76,8 @@ def read_batches(root: Path, cluster: str, named: dict[str, list[str]]) -> Itera
         if batch["cluster"] == cluster:
             for id in batch["ids"] or named.get(batch["name"], []):
                 index = batch["ids"].index(id) if batch["ids"] else int(id.partition("_")[2] or 0)
-                yield Task(id, index, record.parent.absolute(), frozenset(batch["outputs"][index]))
+                contents = batch["contents"][index]
+                yield Task(id, index, record.parent.absolute(), frozenset(contents), batch["name"], contents)
 
 
 def forget(task: Task, keep_log: bool) -> None:

@@ -1,4 +1,5 @@
-"""What a task does on its node before its command: the site's environment modules, and a scratch directory. Pure."""
+"""What a task does on its node before its command: forget an earlier start, the site's environment modules, a scratch
+directory, a place for Snakemake's cache. Pure."""
 
 import re
 import shlex
@@ -13,6 +14,24 @@ INIT_FILES = (
     "/usr/share/modules/init/bash",
     "/usr/share/lmod/lmod/init/bash",
 )
+
+
+# A task that Slurm starts again, after a preemption say, left an end of its first start behind.
+FORGET = """\
+task=${{SLURM_ARRAY_JOB_ID:-${{SLURM_JOB_ID:-}}}}${{SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}}
+rm -f {folder}/"$task"_0_result.pkl
+"""
+# Snakemake does not start without a cache, which it makes below the home. Some nodes have no home, or one to read only.
+CACHE = """\
+cache=${XDG_CACHE_HOME:-${HOME:-}/.cache}/snakemake/source-cache
+mkdir -p "$cache" 2> /dev/null && [ -w "$cache" ] || export XDG_CACHE_HOME=$PWD/.snakemake/cache
+"""
+
+
+def script(folder: str, modules: str | None, scratch: str | None, workdir: str, command: str) -> str:
+    """The bash of a task. ``folder`` has its result, ``workdir`` is where the command runs."""
+    forget = FORGET.format(folder=shlex.quote(folder))
+    return f"{forget}{preamble(modules, scratch)}cd {shlex.quote(workdir)} || exit 1\n{CACHE}{command}\n"
 
 
 def preamble(modules: str | None, scratch: str | None) -> str:

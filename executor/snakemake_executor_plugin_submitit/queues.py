@@ -32,10 +32,36 @@ def submit_all(executor: submitit.Executor, scripts: list[Path]) -> list[submiti
     return jobs
 
 
+class Patience:
+    """With a Slurm that refuses a batch for now, because the queue is full or its controller is busy: the same jobs are
+    tried again, after ever longer waits and in batches of half the size, since an array may be what is too much."""
+
+    # Seconds. A refusal that outlasts a restart of Slurm is taken to be for good.
+    most = 600
+    longest_wait = 60
+
+    def __init__(self, largest: int):
+        self.largest = largest
+        self.since = None
+        self.wait = 0.5
+        self.until = 0.0
+
+    def refused(self, size: int, now: float, busy: bool) -> bool:
+        """Whether to try again. ``busy`` says that jobs of this run are in the queue: when they end there is room."""
+        if self.since is None or busy:
+            self.since = now
+        self.largest = max(1, size // 2)
+        self.wait = min(self.wait * 2, self.longest_wait)
+        self.until = now + self.wait
+        return now - self.since < self.most
+
+    def accepted(self) -> None:
+        """The size stays: what was too much once will be again."""
+        self.since, self.wait = None, 0.5
+
+
 class SlurmQueue:
     cluster = "slurm"
-    # Below Slurm's default MaxArraySize of 1001.
-    largest_batch = 500
     # Slurm keeps the queue.
     capacity = None
     # A job that squeue no longer lists may stay "running" in accounting for ever; look at least this often.
@@ -45,7 +71,10 @@ class SlurmQueue:
 
     def __init__(self):
         self._limits = None
+        self._largest_batch = None
         self._last_listing = 0.0
+        # Job -> the reason that it pends for, of reasons that waiting does not help.
+        self.hopeless: dict[str, str] = {}
 
     def limit(self, partition: str | None) -> int | None:
         """The longest time of a job in minutes, or None where there is none or it cannot be found out."""
@@ -55,6 +84,14 @@ class SlurmQueue:
         limits = [self._limits.get(name) for name in partition.split(",")] if partition else [self._limits.get(None)]
         return min((limit for limit in limits if limit is not None), default=None)
 
+    @property
+    def largest_batch(self) -> int:
+        """Tasks of an array: by Slurm's default at most 1001, and what this Slurm allows."""
+        if self._largest_batch is None:
+            size = slurm.parse_array_size(slurm.run(["scontrol", "show", "config"]) or "")
+            self._largest_batch = min(500, size or 500)
+        return self._largest_batch
+
     def submit(self, folder: Path, name: str, shape: Shape, scripts: list[Path]) -> list[str]:
         executor = submitit.SlurmExecutor(folder)
         executor.update_parameters(job_name=name, array_parallelism=len(scripts), **shape.parameters())
@@ -63,6 +100,7 @@ class SlurmQueue:
     def listing(self) -> list[tuple[str, str, str]] | None:
         """(Id, state, name) of what squeue lists, or None where it does not answer."""
         text = slurm.run(slurm.queue_command())
+        self.hopeless = slurm.parse_hopeless(text or "")
         return None if text is None else slurm.parse_queue(text)
 
     def outcomes(self, tasks: Iterable[Task]) -> tuple[dict[str, Outcome], dict[str, str]] | None:
@@ -71,7 +109,8 @@ class SlurmQueue:
         ids = [task.id for task in tasks]
         queued, listing = {}, None
         text = slurm.run(slurm.accounting_command(ids))
-        rows = slurm.parse_accounting(text or "")
+        names = {task.name for task in tasks}
+        rows = slurm.parse_accounting(text or "", None if "" in names else names)
         accounted = {id: slurm.state_of(id, rows) for id in ids}
         # Most rounds need no squeue: only what accounting does not know, or calls a failure, is looked up there.
         doubtful = any(not slurm.is_active(state) and not slurm.is_success(state) for state in accounted.values())
@@ -90,14 +129,18 @@ class SlurmQueue:
 
     def _end_ghosts(self, tasks: Iterable[Task], queued: dict, found: dict, words: dict) -> None:
         """A slurmctld that crashed may wait for jobs that ended meanwhile. Or it starts them again, which fails, and
-        holds them for ever. What a task said itself about its end stands; what is over leaves the queue."""
+        holds them for ever. What is over leaves the queue.
+
+        Where a task says itself that it succeeded, that stands. That it failed is believed of no job that lives: it is
+        what a task says when Slurm preempts it, and starts it again later.
+        """
         for task in tasks:
-            state, succeeded = queued.get(task.id), None
-            if found[task.id] is Outcome.ACTIVE and slurm.is_active(state):
-                succeeded = task.succeeded(self.seconds_to_end)
-            elif state == "LAUNCH_FAILED":
-                succeeded = bool(task.succeeded())
-            if succeeded is not None:
+            state = queued.get(task.id)
+            held = state in slurm.HELD
+            if not held and not (found[task.id] is Outcome.ACTIVE and slurm.is_active(state)):
+                continue
+            succeeded = task.succeeded(0 if held else self.seconds_to_end)
+            if held or succeeded:
                 found[task.id] = Outcome.SUCCESS if succeeded else Outcome.FAILURE
                 words[task.id] = f"{state} in the queue, over by its own word" if succeeded else state
                 slurm.run(["scancel", task.id])
@@ -141,6 +184,7 @@ class LocalQueue:
     capacity = os.cpu_count()
 
     def __init__(self):
+        self.hopeless: dict[str, str] = {}
         # submitit's jobs, since a process that has ended stays a zombie until they look at it.
         self._jobs = {}
 

@@ -1,5 +1,6 @@
 """What Slurm is asked, and what its answers mean. The builders and parsers are pure; only ``run`` starts a program."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -12,11 +13,36 @@ from submitit.slurm.slurm import read_job_id
 # one of them is an end after all, the job leaves squeue and is lost there (see ``outcome``).
 FAILED = frozenset(
     ["BOOT_FAIL", "CANCELLED", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"]
-    + ["REVOKED", "TIMEOUT"]
+    + ["REVOKED", "TIMEOUT", "SPECIAL_EXIT", "REQUEUE_HOLD"]
 )
 COMPLETED = "COMPLETED"
 # Why a job is held in the queue by Slurm itself, for ever: it could not be started again. Nobody will release it.
 HELD_FOR_EVER = ("launch_failed_requeued_held", "JobHoldMaxRequeue")
+# In squeue, of a job that is there and will not start.
+HELD = ("LAUNCH_FAILED", "SPECIAL_EXIT", "REQUEUE_HOLD")
+# Ends that say nothing of what ran in the job. Who cancels a job means that job, and that counts as its failure.
+FROM_OUTSIDE = ("BOOT_FAIL", "DEADLINE", "NODE_FAIL", "PREEMPTED", "TIMEOUT")
+# Reasons of a pending job that no passing of time resolves, and what does. An administrator may, so it is waited for.
+HOPELESS = {
+    r"(QOS|Assoc)\w*WallDuration\w*|PartitionTimeLimit": (
+        "ask for less time (runtime, group-components), or set another submitit-partition or submitit-qos"
+    ),
+    r"(QOS|Assoc)Max\w+PerJob(Limit)?|PartitionNodeLimit": (
+        "ask for less, or set another submitit-account, submitit-qos or submitit-partition"
+    ),
+    "BadConstraints": "correct submitit-constraint",
+    "InvalidAccount": "correct submitit-account",
+    "InvalidQOS": "correct submitit-qos",
+    "AccountNotAllowed|QOSNotAllowed": "set another submitit-account, submitit-qos or submitit-partition",
+    "JobHeldUser|JobHeldAdmin": "scontrol release it, or have it released",
+    "DependencyNeverSatisfied": "correct submitit-extra",
+}
+# What sbatch says of a job that it will never take. Anything else may pass: a full queue, a controller that is busy.
+REFUSED_FOR_GOOD = re.compile(
+    r"invalid(?! (job array|auth|job credential))|unrecognized|not permitted|permission denied|can ?not be satisfied"
+    r"|configuration (is )?not available|more processors requested",
+    re.IGNORECASE,
+)
 
 
 class Outcome(Enum):
@@ -90,7 +116,7 @@ def shape_of(resources, threads: int, settings, limit: int | None = None) -> Sha
 
 
 def parse_flags(text: str) -> dict:
-    """``--nice=10 --exclusive --gres gpu:1`` as submitit takes it. ValueError where a flag is not a long one."""
+    """``--nice=10 --exclusive --gres gpu:1`` as submitit takes it. ValueError: a flag that is none to give here."""
     flags, last = {}, None
     for word in shlex.split(text):
         if word.startswith("--") and len(word) > 2:
@@ -101,6 +127,10 @@ def parse_flags(text: str) -> dict:
             flags[last], last = word, None
         else:
             raise ValueError(f"slurm_extra: {word!r} in {text!r}: only --name, --name=value are understood")
+    if "job-name" in flags:
+        raise ValueError(
+            f"slurm_extra: --job-name in {text!r}: jobs are found by the name that they are given; omit it"
+        )
     return flags
 
 
@@ -124,18 +154,19 @@ def parse_limits(text: str) -> dict[str | None, int | None]:
     return limits
 
 
-def parse_accounting(text: str) -> dict[str, str]:
-    """Job id -> state, of ``sacct --parsable2 --noheader --format=JobID,State,ExitCode,NodeList``.
+def parse_accounting(text: str, names=None) -> dict[str, str]:
+    """Job id -> state, of ``sacct --parsable2 --noheader --format=JobID,State,ExitCode,NodeList,JobName``.
 
-    The state keeps its exit code and nodes, for a message. What waits of an array is one row, ``7_[1-3,5%2]``.
+    The state keeps its exit code and nodes, for a message. What waits of an array is one row, ``7_[1-3,5%2]``. Job ids
+    begin again one day: with ``names``, rows of jobs that are called otherwise are another's, of long ago.
     """
     states = {}
     for line in text.splitlines():
-        name, separator, state = line.partition("|")
-        if not separator or "." in name:
+        id, *state = line.split("|", 4)
+        if not state or "." in id or (names is not None and state[-1] not in names):
             continue
-        for job in expand(name):
-            states[job] = state
+        for job in expand(id):
+            states[job] = "|".join(state[:3])
     return states
 
 
@@ -146,6 +177,27 @@ def parse_queue(text: str) -> list[tuple[str, str, str]]:
         (job, "LAUNCH_FAILED" if reason.replace(" ", "_") in HELD_FOR_EVER else state, name)
         for job, state, reason, name in rows
     ]
+
+
+def parse_hopeless(text: str) -> dict[str, str]:
+    """Job -> the reason that it pends for, of reasons that waiting does not help; from the text of ``parse_queue``."""
+    found = {}
+    for line in text.splitlines():
+        job, state, reason, *_ = [*line.split("|", 3), "", ""]
+        if state == "PENDING" and remedy(reason):
+            found[job] = reason
+    return found
+
+
+def remedy(reason: str) -> str | None:
+    """What helps a job that pends for this reason; None where waiting does."""
+    return next((what for pattern, what in HOPELESS.items() if re.fullmatch(pattern, reason)), None)
+
+
+def parse_array_size(text: str) -> int | None:
+    """The most tasks of an array, of ``scontrol show config``. Where there are no arrays, 1."""
+    found = re.search(r"^MaxArraySize\s*=\s*(\d+)", text, re.MULTILINE)
+    return max(1, int(found[1])) if found else None
 
 
 def state_of(id: str, accounted: dict[str, str]) -> str | None:
@@ -185,20 +237,25 @@ def outcome(accounted: str | None, queued: str | None, asked_queue: bool) -> Out
     """What became of a job, by its state in accounting and in the queue; None where that does not know it.
 
     The queue is believed where it says that a job lives: a preempted job, or one whose node was lost, ends in
-    accounting and is in the queue again. A job that lives in accounting alone has no end that will ever be written.
+    accounting and is in the queue again. So no failure is believed before the queue was heard. A job that lives in
+    accounting alone has no end that will ever be written.
     """
-    if is_active(queued):
+    if is_active(queued) or (queued is None and not asked_queue and not is_success(accounted)):
         return Outcome.ACTIVE
     if accounted is not None and not is_active(accounted):
         return Outcome.SUCCESS if is_success(accounted) else Outcome.FAILURE
     if queued is not None:
         return Outcome.SUCCESS if is_success(queued) else Outcome.FAILURE
-    return Outcome.UNKNOWN if asked_queue else Outcome.ACTIVE
+    return Outcome.UNKNOWN
 
 
 def accounting_command(ids) -> list[str]:
+    """Where SLURM_CLUSTERS names other clusters than this one, all programs but sacct follow it of themselves."""
     jobs = ",".join(sorted({job.split("_")[0] for job in ids}))
-    return ["sacct", "-X", "--parsable2", "--noheader", "--format=JobID,State,ExitCode,NodeList", "--jobs", jobs]
+    clusters = os.environ.get("SLURM_CLUSTERS")
+    where = ["--clusters", clusters] if clusters else []
+    fields = "--format=JobID,State,ExitCode,NodeList,JobName"
+    return ["sacct", "-X", "--parsable2", "--noheader", *where, fields, "--jobs", jobs]
 
 
 def queue_command(fields="%i|%T|%r|%j") -> list[str]:
