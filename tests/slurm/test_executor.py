@@ -41,7 +41,7 @@ rule one:
         "small"
     threads: int(config.get("threads", 1))
     resources:
-        mem_mb=100,
+        mem_mb=200,
     params:
         command=config.get("command", "true"),
     shell:
@@ -89,9 +89,11 @@ class Workflow:
         return [job for job, directory in rows if Path(directory) == self.root]
 
     def accounted(self) -> dict[str, str]:
-        """Id -> state of this workflow's jobs, from accounting."""
+        """Id -> state of this workflow's jobs: from accounting, which may be late, and from the queue's memory."""
         arguments = ["--noheader", "--parsable2", "--starttime=now-1hours", "--format=JobID,State,WorkDir"]
-        rows = [line.split("|", 2) for line in self.slurm("sacct", "-X", *arguments)]
+        lines = self.slurm("sacct", "-X", *arguments)
+        lines += self.slurm("squeue", "--noheader", "--array", "--states=all", "--format=%i|%T|%Z")
+        rows = [line.split("|", 2) for line in lines]
         return {job: state for job, state, directory in rows if Path(directory) == self.root}
 
     def outputs(self) -> list[Path]:
@@ -241,7 +243,8 @@ class TestSlurm:
         word = state.split()[0]
         shim(workflow, "sacct", f'{shutil.which("sacct")} "$@" | sed "s/COMPLETED/{state}/"')
         shim(workflow, "squeue", f'{shutil.which("squeue")} "$@" | sed "s/COMPLETED/{word}/"')
-        assert re.search(rf"Job \S+ of \S+: {word}\b", workflow.run(count=1, status=1))
+        output = workflow.run(count=1, status=1)
+        assert re.search(rf"Job \S+ of \S+: {word}\b", output)
 
     def test_an_accounting_outage_is_ridden_out_with_squeue(self, workflow):
         shim(workflow, "sacct", "echo 'sacct: error: Problem talking to the database' >&2; exit 1")
@@ -409,7 +412,7 @@ class TestWhatSlurmSays:
         """Of episodes, which ask for twice as much memory at a further attempt; with the limits of profiles/slurm."""
         profile = slurm_profile()
         (workflow.root / "Snakefile").write_text(
-            SNAKEFILE.replace("mem_mb=100", "mem_mb=lambda wildcards, attempt: 1024 << (attempt - 1)")
+            SNAKEFILE.replace("mem_mb=200", "mem_mb=lambda wildcards, attempt: 1024 << (attempt - 1)")
         )
         arguments = ["--retries", "2", "--cores", str(profile["cores"]), "--resources", *profile["resources"]]
         workflow.run(*arguments, count=25, group=25, command="exit 1", status=1)
@@ -581,7 +584,7 @@ def succeed_at_last(workflow: Workflow, member: int, attempt: int, command="true
     condition = f"{command}; [ {{wildcards.i}} != {member} ] || [ {{resources.attempt}} = {attempt} ]"
     rules = SNAKEFILE.replace("{params.command}", condition)
     (workflow.root / "Snakefile").write_text(
-        rules.replace("mem_mb=100,", "mem_mb=100,\n        attempt=lambda wildcards, attempt: attempt,")
+        rules.replace("mem_mb=200,", "mem_mb=200,\n        attempt=lambda wildcards, attempt: attempt,")
     )
 
 
