@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from assize.records import read_record
 from conftest import IMAGE, ROOT, lane_or_skip
 
 SHIPPED = "testorg__calculator.abc1234"
@@ -81,3 +82,8 @@ __all__ = [
     "submission",
     "tasks",
 ]
+
+
+def grades_of(results: Path) -> dict[tuple[str, str], dict]:
+    found = [read_record(path, "grade") for path in results.glob("episodes/programbench/*/*/1/grade.json")]
+    return {(grade["episode"]["condition"], grade["episode"]["instance"]): grade for grade in found}
