@@ -17,10 +17,9 @@ def decide(calibrations: dict[str, list[dict]]) -> dict:
     reasons, flags = [], set()
     for instance, records in calibrations.items():
         found = sorted({reason for record in records for reason in record["reasons"]})
-        judged = [record for record in records if not any(map(is_infra, record["reasons"]))]
-        if len({record["passed"] for record in judged}) > 1:
-            passed = sum(record["passed"] for record in judged)
-            found.append(f"flaky: the reference passed {passed} of {len(judged)} repetitions")
+        if is_flaky(records):
+            passed = sum(record["passed"] for record in judged(records))
+            found.append(f"flaky: the reference passed {passed} of {len(judged(records))} repetitions")
         if not records:
             found.append("it was not calibrated")
         reasons += [f"{instance}: {reason}" for reason in found] if len(calibrations) > 1 else found
@@ -28,9 +27,14 @@ def decide(calibrations: dict[str, list[dict]]) -> dict:
     return {"status": "barred" if reasons else "open", "reasons": reasons, "flags": sorted(flags)}
 
 
-def is_infra(reason: str) -> bool:
-    """Whether a reason says that the machinery failed, and nothing of the reference."""
-    return reason.startswith("infra: ")
+def judged(records: list[dict]) -> list[dict]:
+    """The calibrations that say something of the reference: where the machinery failed, a reason says ``infra``."""
+    return [record for record in records if not any(reason.startswith("infra: ") for reason in record["reasons"])]
+
+
+def is_flaky(records: list[dict]) -> bool:
+    """Whether a reference passed some of the calibrations that judged it, and not all."""
+    return len({record["passed"] for record in judged(records)}) > 1
 
 
 def check(gate: dict, terms_digest: str) -> None:

@@ -7,6 +7,8 @@ same bytes and were judged differently, it is the grader that is flaky: ``same_s
 from collections import Counter
 from collections.abc import Iterable
 
+from assize.admission import is_flaky
+
 
 def unlike_repeats(grades: Iterable[dict]) -> list[dict]:
     """Conditions whose scored repeats differ at an instance, in the verdict or in a check."""
@@ -65,15 +67,14 @@ def calibration_table(calibrations: Iterable[dict], admissions: dict[tuple[str, 
     for benchmark, instance in sorted(groups.keys() | admissions.keys()):
         records, gate = groups.get((benchmark, instance), []), admissions.get((benchmark, instance))
         unlike = _unlike(_reference_runs([record["reference"] for record in records]))
-        passed = sum(record["passed"] for record in records)
         lines.append(
             {
                 "benchmark": benchmark,
                 "instance": instance,
                 "status": gate["status"] if gate else "missing",
                 "repetitions": len(records),
-                "passed": passed,
-                "flaky": 0 < passed < len(records) or bool(unlike),
+                "passed": sum(record["passed"] for record in records),
+                "flaky": is_flaky(records) or bool(unlike),
                 "checks": unlike,
                 "flags": sorted({flag for record in records for flag in record["flags"]}),
                 "reasons": gate["reasons"] if gate else [],

@@ -30,7 +30,7 @@ def test_repeats_that_agree_and_voids_say_nothing():
 def calibration(repetition: int, passed: bool, **checks) -> dict:
     found = [{"id": name, "verdict": verdict} for name, verdict in checks.items()]
     common = {"benchmark": "b", "instance": "i", "repetition": repetition, "seconds": 1.0, "flags": []}
-    return common | {"passed": passed, "reference": {"checks": found}}
+    return common | {"passed": passed, "reasons": [] if passed else ["no"], "reference": {"checks": found}}
 
 
 def test_a_reference_that_passes_now_and_then_is_flaky_and_its_checks_are_named():
@@ -40,6 +40,9 @@ def test_a_reference_that_passes_now_and_then_is_flaky_and_its_checks_are_named(
     assert (first["status"], second["status"], second["repetitions"]) == ("barred", "open", 0)
     (steady,) = calibration_table([calibration(1, False, x="fail"), calibration(2, False, x="fail")], {})
     assert (steady["flaky"], steady["status"]) == (False, "missing")
+    lost = calibration(2, False) | {"reasons": ["infra: no image"], "reference": {}}
+    (unlucky,) = calibration_table([calibration(1, True, x="pass"), lost], {})
+    assert (unlucky["flaky"], unlucky["passed"], unlucky["repetitions"]) == (False, 1, 2)
 
 
 def programbench(repetition: int, failed: int | None, valid: bool = True) -> dict:
