@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -28,7 +29,9 @@ def install(folder: Path) -> Path:
 
 
 def start(job: Path) -> None:
-    """Run a job's script, as at first or as after a requeue."""
+    """Run a job's script, as at first or as after a requeue: then once all of its first run has ended."""
+    while (job / "pid").exists() and not (job / "status").exists():
+        time.sleep(0.05)
     for name in ("queued", "accounted", "status"):
         (job / name).unlink(missing_ok=True)
     id = job.name
