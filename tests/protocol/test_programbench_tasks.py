@@ -10,6 +10,7 @@ import tarfile
 
 import pytest
 
+from assize.benchmarks.programbench.official import find_official, open_official
 from programbench_support import (
     BARE,
     LINES,
@@ -133,6 +134,8 @@ def test_building_again_keeps_the_images_and_gives_the_same_bytes(tasks, tmp_pat
 
 
 def test_the_second_task_has_three_branches_one_ignored_and_ignored_tests(tasks):
+    # It reads its settings when it is imported, and other tests of this process need it pinned.
+    open_official(find_official(), "podman", 16, None)
     from programbench.utils import load_data
 
     task = next(task for task in load_data.load_all_instances(tasks / "tasks") if task["instance_id"] == LINES)
