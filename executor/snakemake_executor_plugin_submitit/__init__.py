@@ -272,7 +272,7 @@ class Executor(RemoteExecutor):
         self.wait_s = FIRST_WAIT
         self.wake.set()
         for index, (id, (_, job, part)) in enumerate(zip(ids, entries, strict=True)):
-            task = Task(id, index, folder, frozenset(contents[index]), name, contents[index])
+            task = Task(id, index, folder, contents[index], name)
             self.live[id], self.cpus[id] = task, shape.cpus
             self.begun.add(job)
             self.groups.outdated.difference_update(members_of(part))

@@ -26,15 +26,18 @@ RECORD = "batch.json"
 class Task:
     """One submitted job. ``id`` is Slurm's (``7`` or ``7_3``), or the process id of a local one.
 
-    ``name`` is the batch's, and so the job's in Slurm. ``contents`` gives by output a digest of what makes it.
+    ``contents`` gives by output a digest of what makes it. ``name`` is the batch's, and so the job's in Slurm.
     """
 
     id: str
     index: int
     folder: Path
-    outputs: frozenset[str] = field(repr=False)
-    name: str = ""
     contents: dict[str, str] = field(default_factory=dict, repr=False, hash=False)
+    name: str = ""
+
+    @property
+    def outputs(self) -> frozenset[str]:
+        return frozenset(self.contents)
 
     @property
     def script(self) -> Path:
@@ -76,8 +79,7 @@ def read_batches(root: Path, cluster: str, named: dict[str, list[str]]) -> Itera
         if batch["cluster"] == cluster:
             for id in batch["ids"] or named.get(batch["name"], []):
                 index = batch["ids"].index(id) if batch["ids"] else int(id.partition("_")[2] or 0)
-                contents = batch["contents"][index]
-                yield Task(id, index, record.parent.absolute(), frozenset(contents), batch["name"], contents)
+                yield Task(id, index, record.parent.absolute(), batch["contents"][index], batch["name"])
 
 
 def forget(task: Task, keep_log: bool) -> None:

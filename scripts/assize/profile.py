@@ -36,11 +36,14 @@ def read_profile(folder) -> Profile:
         raise UsageError("bad_profile", f"{path}: not YAML: {error}") from None
     if not isinstance(content, dict):
         raise UsageError("bad_profile", f"{path}: a profile is a mapping")
-    config = content.get("config", {})
-    if isinstance(config, list):
-        config = dict(entry.split("=", 1) for entry in config)
     site = {key.removeprefix("submitit-"): value for key, value in content.items() if key.startswith("submitit-")}
-    return Profile(Path(folder), content.get("executor"), config.get("resource_mode"), site, content)
+    mode = pairs(content.get("config")).get("resource_mode")
+    return Profile(Path(folder), content.get("executor"), mode, site, content)
+
+
+def pairs(setting) -> dict:
+    """Of a setting of a profile that gives values to names: a mapping, or a list of ``name=value``."""
+    return setting if isinstance(setting, dict) else dict(entry.split("=", 1) for entry in setting or [])
 
 
 def check_cores(frozen: dict, cores) -> None:

@@ -78,13 +78,17 @@ def finish(controller: subprocess.Popen) -> str:
     return errors
 
 
+def kill_9(controller: subprocess.Popen) -> None:
+    os.killpg(controller.pid, signal.SIGKILL)
+    controller.communicate()
+
+
 def test_kill_9_of_the_controller(snapshots):
     """No --unlock is needed; the running job is waited for, and no second one is submitted."""
     before = snapshots.slurm_jobs()
     controller = snapshots.start(STUDY)
     wait_for(lambda: grading(snapshots))
-    os.killpg(controller.pid, signal.SIGKILL)
-    controller.communicate()
+    kill_9(controller)
     again = snapshots.snakemake(STUDY).stderr
     assert "The last run of slow was cut off" in again
     assert "of an earlier run makes these files: waiting for it" in again
@@ -97,8 +101,7 @@ def test_kill_9_of_the_controller_whose_job_ends_before_the_next_run(snapshots):
     before = snapshots.slurm_jobs()
     controller = snapshots.start(STUDY)
     wait_for(lambda: grading(snapshots))
-    os.killpg(controller.pid, signal.SIGKILL)
-    controller.communicate()
+    kill_9(controller)
     wait_for(lambda: len(snapshots.grades("slow")) == 3)
     stamp = (snapshots.root / SLOW_GRADE).stat().st_mtime_ns
     check_complete(snapshots)
@@ -114,8 +117,7 @@ def test_kill_9_of_the_controller_while_agents_work(account):
     quick, late = (episodes / name / "longest-line-bash/1" for name in agents)
     controller = account.start(STUDY)
     wait_for((quick / "snapshot.json").exists)
-    os.killpg(controller.pid, signal.SIGKILL)
-    controller.communicate()
+    kill_9(controller)
     work = (quick / "submission.tar.gz").read_bytes()
     assert not (late / "solved.json").exists()
     assert "of an earlier run makes these files: waiting for it" in account.snakemake(STUDY).stderr

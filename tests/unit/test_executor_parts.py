@@ -273,7 +273,7 @@ def test_what_hangs_together_with_unfinished_work_is_made_again():
 
 
 def test_a_task_makes_otherwise_what_has_another_content():
-    task = journal.Task("7", 0, None, frozenset(["a", "b"]), "grade-run-1", {"a": "1", "b": "2"})
+    task = journal.Task("7", 0, None, {"a": "1", "b": "2"}, "grade-run-1")
     assert not task.makes_otherwise({"a": "1", "c": "3"})
     assert task.makes_otherwise({"a": "1", "b": "3"})
 

@@ -104,6 +104,7 @@ def needs_of(profile: Profile, frozen: dict) -> Needs:
     from collections import Counter
 
     from assize.benchmarks import load_benchmark
+    from assize.profile import pairs
     from assize.study import Study, memory_mb
 
     images = {image for name, section in frozen["benchmarks"].items() for image in load_benchmark(name).images(section)}
@@ -128,11 +129,6 @@ def needs_of(profile: Profile, frozen: dict) -> Needs:
         jobs=int(jobs) if jobs.isdecimal() else None,
         profile=f"{profile.folder}/config.yaml",
     )
-
-
-def pairs(setting) -> dict:
-    """Of a setting of a profile that gives numbers to names: a mapping, or a list of ``name=number``."""
-    return setting if isinstance(setting, dict) else dict(entry.split("=", 1) for entry in setting or [])
 
 
 def print_findings(findings: list[Finding]) -> None:

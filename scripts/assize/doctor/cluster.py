@@ -3,7 +3,7 @@
 import re
 import shlex
 
-from snakemake_executor_plugin_submitit.slurm import parse_minutes
+from snakemake_executor_plugin_submitit.slurm import parse_array_size, parse_minutes
 
 from assize.doctor import Answer, Finding, Needs, absent, ask, missing, ok
 
@@ -161,11 +161,11 @@ def decide_queue(needs: Needs, config: Answer, shown: Answer) -> Finding:
     """Whether Slurm takes as many jobs, and as large arrays of them, as the profile lets be in flight."""
     if needs.jobs is None:
         return ok("queue", f"jobs in {needs.profile} sets no limit")
-    array = re.search(r"^MaxArraySize\s*=\s*(\d+)", config.output or "", re.MULTILINE)
+    array = parse_array_size(config.output or "")
     rows = [line.split("|") for line in (shown.output or "").splitlines()]
     account = needs.settings.get("account")
     limits = {
-        "MaxArraySize": [int(array[1])] if array else [],
+        "MaxArraySize": [array] if array else [],
         "MaxSubmitJobs": [
             int(row[2]) for row in rows if len(row) == 3 and row[2].isdecimal() and account in (None, row[0])
         ],

@@ -101,7 +101,7 @@ def decide_sandbox(needed: bool, milliseconds: float | None, why: str, sysctls: 
 
 
 def check_home() -> Finding:
-    """Each job runs Snakemake, which makes a cache in the home directory before all else."""
+    """Snakemake makes a cache there before all else. Jobs are given another place for it; a controller is not."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser(), "snakemake")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ def check_home() -> Finding:
             return ok("home", f"{folder} can be written to")
     except OSError as error:
         remedy = "submitit-modules: export XDG_CACHE_HOME=DIRECTORY, one that jobs can write to, such as /scratch/$USER"
-        return missing("home", f"{folder}: {error.strerror}; Snakemake starts no job without it", remedy)
+        return missing("home", f"{folder}: {error.strerror}; a controller in Slurm does not start without it", remedy)
 
 
 def check_scratch() -> Finding:

@@ -39,7 +39,7 @@ def examine_node(needs: Needs, arguments) -> list[Finding]:
     tasks = []
     try:
         (id,) = queue.submit(folder, f"doctor-{run}-1", shape_of(resources, needs.cpus, settings), [script])
-        tasks.append(Task(id, 0, folder, frozenset()))
+        tasks.append(Task(id, 0, folder))
         log(f"doctor: job {id} looks at a node; Ctrl-C cancels it")
         words = wait(queue, tasks[0], arguments.wait)
     except BaseException:
